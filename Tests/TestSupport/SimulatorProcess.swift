@@ -4,11 +4,8 @@ import Foundation
 package final class SimulatorProcess: Sendable {
     /// The simulator's account; its `--help` explains the members.
     package struct Account: Decodable, Sendable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops: Int
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let resetsReceived, goAways, connections, protocolErrors, highestConcurrentStreams, duplicates: Int
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let distinctIDs, distinctTokens, broadcasts: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         package let answers: [String: Int]
@@ -53,9 +50,7 @@ package final class SimulatorProcess: Sendable {
         package let frames: [String: Int]
         /// Notifications refused, and error packets sent, by status, such as `8 InvalidToken`.
         package let refused, packets: [String: Int]
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let accepted, dropped, droppedBytes, bytesReceived, duplicates, distinctIDs: Int
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let connections, refusedClients, closes, resets, hangs: Int
 
         private enum CodingKeys: String, CodingKey {
@@ -67,17 +62,13 @@ package final class SimulatorProcess: Sendable {
 
     /// The account of its feedback service.
     package struct Feedback: Decodable, Sendable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let connections, refusedClients, served, waiting: Int
     }
 
     /// A notification that its binary gateway accepted.
     package struct GatewayRecord: Equatable, Sendable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let token, payload: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let identifier, expiration: UInt32?
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let priority: UInt8?
         fileprivate let isAccepted: Bool
 

@@ -4,10 +4,8 @@ import Foundation
 package final class WorkerProcess: Sendable {
     /// The worker's account: notifications, unless stated otherwise.
     package struct Account: Decodable, Sendable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let claimedJobs, submitted, delivered, invalidToken, suppressed, expired, dropped, retried, deferred,
             scheduled: Int
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         package let resent, dead, possibleDuplicates, lostClaims: Int
     }
 

@@ -6,31 +6,22 @@ extension EndToEnd {
     /// The effect of answers, given by the simulator's rules, on jobs.
     @Suite("Answers")
     struct AnswerTests {
-        struct Result {
+        private struct Result {
+            let redis: RedisServer
             let worker: WorkerProcess.Account
             let queue: QueueContents
             let simulator: SimulatorProcess.Account
         }
 
-        static func deliver(
-            _ jobs: [String], rules: [String] = [], options: [String] = [], simulatorOptions: [String] = [],
-            duplicatesAreCounted: Bool = true
+        private static func deliver(
+            _ jobs: [String], rules: [String] = [], options: [String] = []
         ) async throws -> Result {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: rules, options: simulatorOptions)
+            let (redis, simulator) = try await startServers(rules: rules)
             try redis.push(jobs)
-            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"] + options)
-            let account: WorkerProcess.Account
-            do {
-                account = try await worker.finish()
-            } catch {
-                let queue = try QueueContents(redis)
-                Issue.record("\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
-                throw error
-            }
-            let result = Result(worker: account, queue: try QueueContents(redis), simulator: try await simulator.stop())
-            expectAgreement(result.worker, result.queue, result.simulator, duplicatesAreCounted: duplicatesAreCounted)
-            return result
+            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"] + options).finish()
+            let (queue, seen) = (try QueueContents(redis), try await simulator.stop())
+            expectAgreement(account, queue, seen)
+            return Result(redis: redis, worker: account, queue: queue, simulator: seen)
         }
 
         @Test("invalid tokens are stored with their details and not sent to again")
@@ -88,8 +79,7 @@ extension EndToEnd {
             let good = try await redis.pushGoodOnes(until: "both have ended") {
                 try QueueContents(redis).dead.count == 2
             }
-            let (account, queue) = (try await worker.stop(), try QueueContents(redis))
-            expectAgreement(account, queue, try await simulator.stop())
+            let (account, queue, _) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 1 + good && account.dead == 2)
             // The first failure spends none, nor does one after which nothing else was delivered.
             #expect(account.retried >= 3 + 2)
@@ -130,20 +120,18 @@ extension EndToEnd {
 
         @Test("tokens of any length arrive whole, are marked whole, and appear whole in the results")
         func longTokens() async throws {
-            let (redis, simulator) = try await startServers(rules: ["prefix=dead,answer=410"])
             let tokens = [64, 160, 256, 512, 2048].map { String(repeating: "ab", count: $0 / 2) }
             let gone = "dead" + String(repeating: "cd", count: 254)
             // Each of these is repeated, and gets one notification.
             let others = tokens.map { "cd" + $0.dropFirst(2) }
             let list = (others + others.map { $0.uppercased() }).map { "\"\($0)\"" }.joined(separator: ",")
-            try redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])
-            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done", "--results", "all"]).finish()
-            let (queue, seen) = (try QueueContents(redis), try await simulator.stop())
-            expectAgreement(account, queue, seen)
-            #expect(account.delivered == 10 && account.invalidToken == 1 && queue.dead.isEmpty)
-            #expect(Set(seen.acceptedByToken.keys) == Set(tokens + others))
-            #expect(queue.invalidTokens == [gone])
-            #expect(Set(try storedResults(redis).compactMap { $0["token"] }) == Set(tokens + others + [gone]))
+            let result = try await Self.deliver(
+                (tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#],
+                rules: ["prefix=dead,answer=410"], options: ["--results", "all"])
+            #expect(result.worker.delivered == 10 && result.worker.invalidToken == 1 && result.queue.dead.isEmpty)
+            #expect(Set(result.simulator.acceptedByToken.keys) == Set(tokens + others))
+            #expect(result.queue.invalidTokens == [gone])
+            #expect(Set(try storedResults(result.redis).compactMap { $0["token"] }) == Set(tokens + others + [gone]))
         }
 
         @Test("an expired notification is neither sent nor retried")

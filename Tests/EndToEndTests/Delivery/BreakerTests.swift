@@ -15,35 +15,51 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// An operator's pause of an app.
-        static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
-            guard let text = try redis.run("GET", "push:{shared}:apps:\(app):paused").text else { return nil }
-            return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+        /// Bad jobs beside good ones of the same app.
+        struct Bad: Sendable {
+            let answer: String
+            var count = 1
+            /// The other members of the bad jobs.
+            var members = ""
+            /// The word with which the log names the culprit.
+            var culprit: String?
+            /// What holds for the queue in the end.
+            var keeps: @Sendable (QueueContents) -> Bool = { _ in true }
         }
 
-        /// Pushes good jobs one by one, and expects that each is delivered within a second although bad ones are in front.
-        private func expectGoodOnes(
-            beside bad: [String], rules: [String], count: Int = 60, ready: Bool = true,
-            _ check: (RedisServer, WorkerProcess) async throws -> Void = { _, _ in }
-        ) async throws {
-            let (redis, simulator) = try await startServers(rules: rules)
+        @Test(
+            "each good job is delivered at once although bad ones are in front of it, and the culprit is named",
+            arguments: [
+                Bad(answer: "InvalidProviderToken"), Bad(answer: "BadTopic,body=empty"),
+                Bad(answer: "ServiceUnavailable", count: 200),
+                // Calls to tokens of alerts.
+                Bad(
+                    answer: "DeviceTokenNotForTopic", count: 300, members: #""push_type":"voip","#, culprit: "voip",
+                    keeps: { $0.invalidTokens.isEmpty }),
+                // A campaign of another environment.
+                Bad(
+                    answer: "BadDeviceToken", count: 500, members: #""campaign":"bad","#, culprit: "bad",
+                    keeps: { $0.dead.isEmpty }),
+            ])
+        func stopNone(bad: Bad) async throws {
+            let (redis, simulator) = try await startServers(rules: ["prefix=b,answer=\(bad.answer)"])
             // A held token is tried again only after ten minutes.
             let worker = try WorkerProcess(redis, simulator, ["--retry-cap", "1h"])
             try redis.push(TestJob.many(1, prefix: "a"))
             try await redis.has(1)
-            try redis.push(bad)
+            try redis.push(TestJob.many(bad.count, prefix: "b", members: bad.members))
             var longest = Duration.zero
-            for number in 2...count {
+            for number in 2...60 {
                 let start = ContinuousClock.now
                 try redis.push([TestJob.text(TestJob.token("a", number))])
                 try await redis.has(number)
                 longest = max(longest, ContinuousClock.now - start)
             }
             #expect(longest < .seconds(2), "\(longest)")
-            try await check(redis, worker)
+            if let culprit = bad.culprit { try await worker.logs("scope_slow", culprit) }
+            #expect(bad.keeps(try QueueContents(redis)))
             _ = try await worker.stop()
             #expect(worker.lines(of: "not_ready").isEmpty)
-            _ = try await simulator.stop()
         }
 
         /// A class of answers to bad jobs, in an app of its own.
@@ -123,42 +139,6 @@ extension EndToEnd {
             worker.process.kill()
         }
 
-        @Test("B1: calls to tokens of alerts stop no alert")
-        func calls() async throws {
-            let bad = TestJob.many(300, prefix: "b", members: #""push_type":"voip","#)
-            try await expectGoodOnes(beside: bad, rules: ["prefix=b,answer=DeviceTokenNotForTopic"]) { redis, worker in
-                try await worker.logs("scope_slow", "voip")
-                #expect(try QueueContents(redis).invalidTokens.isEmpty)
-            }
-        }
-
-        @Test("B3: a campaign of another environment stops no other job, and is named")
-        func campaign() async throws {
-            let bad = TestJob.many(500, prefix: "b", members: #""campaign":"bad","#)
-            try await expectGoodOnes(beside: bad, rules: ["prefix=b,answer=BadDeviceToken"]) { redis, worker in
-                try await worker.logs("scope_slow", "bad")
-                #expect(try QueueContents(redis).dead.isEmpty)
-            }
-        }
-
-        @Test("B4: one job whose key is refused stops no other")
-        func refusedKey() async throws {
-            try await expectGoodOnes(
-                beside: TestJob.many(1, prefix: "b"), rules: ["prefix=b,answer=InvalidProviderToken"])
-        }
-
-        @Test("B5: one job that is answered without a reason stops no other")
-        func unexplained() async throws {
-            try await expectGoodOnes(
-                beside: TestJob.many(1, prefix: "b"), rules: ["prefix=b,answer=BadTopic,body=empty"])
-        }
-
-        @Test("B7 and B8: server errors for some jobs stop no other")
-        func serverErrors() async throws {
-            try await expectGoodOnes(
-                beside: TestJob.many(200, prefix: "b"), rules: ["prefix=b,answer=ServiceUnavailable"])
-        }
-
         @Test("a refused credential makes no dead letter and few requests; other apps continue, and a new one is used")
         func credential() async throws {
             let (redis, simulator) = try await startServers()
@@ -201,9 +181,8 @@ extension EndToEnd {
         @Test("an app that an operator paused sends nothing until it is resumed, and its notifications may expire")
         func byHand() async throws {
             let (redis, simulator) = try await startServers()
-            let paused = try await redis.apnsWorker(["pause", "--app", "other", "--reason", "maintenance"]).succeeds()
-                .output
-            #expect(paused.hasPrefix("app other is paused: maintenance\n"), "\(paused)")
+            try await redis.apnsWorker(["pause", "--app", "other", "--reason", "maintenance"]).succeeds().begins(
+                "app other is paused: maintenance\n")
             let soon = Int(Date().timeIntervalSince1970) + 20
             let brief = #""app":"other","expiration":\#(soon),"#
             try redis.push(
@@ -215,12 +194,11 @@ extension EndToEnd {
             // They are not deferred beyond their expiration.
             try await redis.has(52, "expired")
             #expect(try await simulator.account().accepted == 100)
-            let resumed = try await redis.apnsWorker(["resume", "--app", "other"]).succeeds().output
-            #expect(resumed.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed)")
+            try await redis.apnsWorker(["resume", "--app", "other"]).succeeds().begins(
+                "app other is resumed; it was paused: maintenance")
             // A deferred job is due within a minute.
             try await redis.has(200)
-            let account = try await worker.stop()
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            let (account, _, _) = try await redis.stop(worker, simulator)
             #expect(account.expired == 52 && account.dead == 0)
         }
     }

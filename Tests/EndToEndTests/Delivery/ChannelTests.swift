@@ -127,8 +127,7 @@ extension EndToEnd {
                 try object(try await output("channels", "delete", "--yes", "--json", id))
                     == ["bundle_id": "com.example.app", "channel": id, "deleted": true, "environment": place]
                     as NSDictionary)
-            let empty = try await run("channels", "list")
-            #expect(empty.ending == .exited(0) && empty.output.isEmpty && empty.errors.contains("no channels"))
+            try await run("channels", "list").succeeds().reports("no channels").prints("")
         }
 
         @Test("errors name the mistake, its place and a remedy")
@@ -143,9 +142,7 @@ extension EndToEnd {
                 #expect(result.ending == .exited(status), "\(result)", sourceLocation: sourceLocation)
                 #expect(result.errors.contains(words), "\(result)", sourceLocation: sourceLocation)
             }
-            let unknown = try await run("channels", "read", "YQ==")
-            #expect(unknown.ending == .exited(1) && unknown.output.isEmpty)
-            #expect(unknown.errors.contains("BadPath"), "\(unknown.errors)")
+            try await run("channels", "read", "YQ==").fails(1, "BadPath").prints("")
             try await fails(64, "--yes", "delete", "YQ==", input: "yes\n")
             try await fails(77, "TopicMismatch", "list", "--topic", "com.example.other")
             let nowhere = "localhost:\(try RedisServer.freePort())"
@@ -170,8 +167,8 @@ extension EndToEnd {
             ]
             let channels = try await run("channels", "list", environment: certificate)
             #expect(channels.ending == .exited(78) && channels.errors.contains("does not support channels"))
-            let key = try await run("channels", "list", environment: ["APNS_WORKER_TRANSPORT": "gateway"])
-            #expect(key.ending == .exited(78) && key.errors.contains("needs a certificate"))
+            try await run("channels", "list", environment: ["APNS_WORKER_TRANSPORT": "gateway"]).fails(
+                78, "needs a certificate")
             for (name, value, words) in [
                 ("TRANSPORT", "pigeon", "http2 or gateway"), ("GATEWAY_FRAME", "3", "simple, enhanced or items"),
                 ("GATEWAY_BARRIER", "maybe", "on or off"), ("GATEWAY_CONFIRM_AFTER", "600001", "10m"),

@@ -18,16 +18,13 @@ extension EndToEnd {
         func good() async throws {
             let (redis, simulator) = try await startServers()
             try redis.push(TestJob.many(3))
-            let result = try await Self.check(redis, simulator)
-            #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
-            for line in [
+            try await Self.check(redis, simulator).succeeds(
                 "ok       redis: redis://", "ok       redis: memory ", " (no limit), append-only file off",
                 "warning  redis: Redis at 127.0.0.1:\(redis.port) keeps no append-only file",
                 "ok       redis: queue default: 3 jobs wait",
                 "ok       app default: signing key ABC123DEFG of team TEAM123456",
                 "ok       app default: connected to localhost:\(simulator.port) with TLS",
-                "ok       app default: APNs accepts the key ABC123DEFG for com.example.app",
-            ] { #expect(result.output.contains(line), "\(result.output)") }
+                "ok       app default: APNs accepts the key ABC123DEFG for com.example.app")
             #expect(try redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
         }
 
@@ -67,16 +64,12 @@ extension EndToEnd {
                 "APNS_WORKER_APPS_AWAY_ENDPOINT": "127.0.0.1:1", "APNS_WORKER_APPS_AWAY_TOPIC": "com.example.away",
             ]
             try redis.run("SET", "push:{shared}:apps:good:paused", "maintenance")
-            let result = try await Self.check(redis, simulator, [], apps)
-            #expect(result.ending == .exited(1))
-            for line in [
+            try await Self.check(redis, simulator, [], apps).fails(1).shows(
                 "warning  app good: it is paused: maintenance, until an operator resumes it",
                 "ok       app good: APNs accepts the key ABC123DEFG",
                 "FAILED   app wrong: APNs refuses the key ABC123DEFG for com.example.wrong: 403 InvalidProviderToken",
-                "FAILED   app away: 127.0.0.1:1: ", "Connection refused",
-            ] { #expect(result.output.contains(line), "\(result.output)") }
-            let noConnect = try await Self.check(redis, simulator, ["--no-connect", "--no-redis"], apps)
-            #expect(noConnect.ending == .exited(0) && !noConnect.output.contains("redis:"))
+                "FAILED   app away: 127.0.0.1:1: ", "Connection refused")
+            try await Self.check(redis, simulator, ["--no-connect", "--no-redis"], apps).succeeds().lacks("redis:")
         }
 
         @Test(
@@ -88,8 +81,7 @@ extension EndToEnd {
             ])
         func advice(reason: String, words: String) async throws {
             let (redis, simulator) = try await startServers(rules: ["answer=\(reason)"])
-            let result = try await Self.check(redis, simulator, ["--no-redis"])
-            #expect(result.ending == .exited(1) && result.output.contains(words), "\(result.output)")
+            let result = try await Self.check(redis, simulator, ["--no-redis"]).ends(1, words)
             #expect(result.output.contains("clock") == words.contains("clock"), "\(result.output)")
         }
 
@@ -100,17 +92,13 @@ extension EndToEnd {
             try redis.run("CONFIG", "SET", "maxmemory", "1gb")
             try redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
             try redis.run("SET", "push:{default}:paused", "lunch")
-            let result = try await Self.check(redis, simulator, ["--no-connect"])
-            #expect(result.ending == .exited(1))
-            for words in [
+            try await Self.check(redis, simulator, ["--no-connect"]).fails(1).shows(
                 "FAILED   redis: push:{default}:retry holds a string",
                 "evicts any key, waiting jobs included, when its memory is full (maxmemory-policy allkeys-lru): set max",
-                "warning  redis: the queue default is paused: lunch",
-            ] { #expect(result.output.contains(words), "\(result.output)") }
-            let away = try await Self.check(
-                redis, simulator, ["--no-connect"], ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
-            #expect(away.output.contains("FAILED   redis: redis://127.0.0.1:1: cannot connect"), "\(away.output)")
-            #expect(away.ending == .exited(1))
+                "warning  redis: the queue default is paused: lunch")
+            try await Self.check(
+                redis, simulator, ["--no-connect"], ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"]
+            ).ends(1, "FAILED   redis: redis://127.0.0.1:1: cannot connect")
         }
 
         @Test("a Redis user with only a worker's permissions is enough")
@@ -122,11 +110,10 @@ extension EndToEnd {
             try redis.run("CONFIG", "SET", "appendonly", "yes")
             let url = redis.url.replacing("redis://", with: "redis://worker:s3cret@")
             let result = try await Self.check(redis, simulator, ["--no-connect"], ["APNS_WORKER_REDIS_URL": url])
-            #expect(result.ending == .exited(0), "\(result.output)")
-            #expect(!result.output.contains("warning"), "\(result.output)")
+                .succeeds().lacks("warning")
             try redis.run("ACL", "SETUSER", "worker", "-info")
             let blind = try await Self.check(redis, simulator, ["--no-connect"], ["APNS_WORKER_REDIS_URL": url])
-            #expect(blind.ending == .exited(0), "\(blind.output)")
+                .succeeds()
             let words = "denies INFO to this user; its memory, eviction policy and persistence are not checked: "
             #expect(blind.output.contains(words + "add +info to the ACL of the user"), "\(blind.output)")
             #expect(!result.output.contains("s3cret") && !blind.output.contains("s3cret"))
@@ -163,22 +150,19 @@ extension EndToEnd {
             ] as [(String, Int32, [String])])
         func job(_ text: String, status: Int32, words: [String]) async throws {
             let (redis, simulator) = try await startServers()
-            let result = try await Self.check(redis, simulator, ["--no-connect", "--no-redis"], job: text)
-            #expect(result.ending == .exited(status), "\(result)")
+            let result = try await Self.check(redis, simulator, ["--no-connect", "--no-redis"], job: text).ends(status)
             for part in words { #expect(result.output.contains(part), "\(result)") }
         }
 
         @Test("a job can be checked without an app and without Redis, with the assumptions listed")
         func withoutApps() async throws {
             let arguments = ["check", "--job", "-", "--no-connect", "--no-redis"]
-            let good = try await CommandLineTests.run(arguments, input: #"{"id":"x","token":"abcd","alert":"hi"}"#)
-            #expect(good.ending == .exited(0), "\(good.output)\(good.errors)")
-            #expect(good.output.contains("warning  configuration: no app is configured"), "\(good.output)")
-            #expect(good.output.contains("topic com.example.app"), "\(good.output)")
+            try await CommandLineTests.run(arguments, input: #"{"id":"x","token":"abcd","alert":"hi"}"#).succeeds(
+                "warning  configuration: no app is configured", "topic com.example.app")
             // An incomplete configuration is a mistake.
-            let half = try await CommandLineTests.run(
-                arguments, environment: ["APNS_WORKER_KEY": "/does/not/exist.p8"], input: "{}")
-            #expect(half.ending == .exited(1) && half.output.contains("FAILED   configuration:"), "\(half.output)")
+            try await CommandLineTests.run(
+                arguments, environment: ["APNS_WORKER_KEY": "/does/not/exist.p8"], input: "{}"
+            ).ends(1, "FAILED   configuration:")
         }
 
         @Test("--send sends a job and prints the answer of APNs, also as JSON")
@@ -187,8 +171,7 @@ extension EndToEnd {
                 rules: ["prefix=dead,answer=410"], simulator: ["--set", "unique-id=on"])
             let tokens = [TestJob.token("a", 1), TestJob.token("dead", 2)]
             let job = #"{"id":"x","tokens":["\#(tokens[0])","\#(tokens[1])"],"payload":{"aps":{"alert":"hi"}}}"#
-            let result = try await Self.check(redis, simulator, ["--send", "--json"], job: job)
-            #expect(result.ending == .exited(1), "\(result.errors)")
+            let result = try await Self.check(redis, simulator, ["--send", "--json"], job: job).fails(1)
             let lines = try result.objects
             func has(_ level: String, _ sentence: String) -> Bool {
                 lines.contains { $0["level"] as? String == level && $0["sentence"] as? String == sentence }

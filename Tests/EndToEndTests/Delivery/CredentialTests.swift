@@ -80,22 +80,28 @@ extension EndToEnd {
             #expect(try await simulator.stop().answers == ["200": 50])
         }
 
-        @Test("during a key rotation the next key is used when APNs refuses the first, and nothing is deferred")
-        func rotation() async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
-            try redis.push(TestJob.many(500))
+        @Test(
+            "the next key is used when APNs refuses the first, unknown or of the other environment, and nothing is deferred",
+            arguments: ["InvalidProviderToken", "BadEnvironmentKeyInToken"])
+        func rotation(reason: String) async throws {
+            let old = try TestCertificates.path("server-key.pem")
+            // Both keys are valid; one is for the sandbox, which this simulator is not.
+            let sandbox = ["--provider-key", "OLDKEY1234:TEAM123456:\(old),environment=sandbox"]
+            let (redis, simulator) = try await startServers(simulator: reason == "InvalidProviderToken" ? [] : sandbox)
+            try redis.push(TestJob.many(500, members: #""max_attempts":1,"#))
             let worker = try WorkerProcess(
                 redis, simulator, ["--exit-when-done"],
                 environment: [
-                    "APNS_WORKER_KEY": try TestCertificates.path("server-key.pem"), "APNS_WORKER_KEY_ID": "OLDKEY1234",
+                    "APNS_WORKER_KEY": old, "APNS_WORKER_KEY_ID": "OLDKEY1234",
                     "APNS_WORKER_NEXT_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
                 ])
-            let account = try await worker.finish()
+            let (account, seen) = (try await worker.finish(), try await simulator.stop())
+            expectAgreement(account, try QueueContents(redis), seen)
             #expect(account.delivered == 500 && account.deferred == 0 && account.retried == 0)
+            #expect((seen.answers["403 \(reason)"] ?? 0) >= 1, "\(seen.answers)")
             #expect(
-                worker.lines(of: "key_refused").contains {
-                    $0.contains("OLDKEY1234") && $0.contains("InvalidProviderToken")
-                }, "\(worker.log)")
+                worker.lines(of: "key_refused").contains { $0.contains("OLDKEY1234") && $0.contains(reason) },
+                "\(worker.log)")
             #expect(try redis.run("EXISTS", "push:{shared}:apps:default:paused") == 0)
         }
 
@@ -206,9 +212,7 @@ extension EndToEnd {
             ]
             let variables = own.merging(changes) { $1 }.map { ($0 == "HTTPS_PROXY" ? $0 : "APNS_WORKER_\($0)", $1) }
             let environment = Dictionary(uniqueKeysWithValues: variables)
-            let result = try await CommandLineTests.run(["run"], environment: environment)
-            #expect(result.ending != .exited(0) && result.errors.contains(words), "\(result.errors)")
-            #expect(!result.errors.contains("pass@"))
+            try await CommandLineTests.run(["run"], environment: environment).fails(words).lacks("pass@")
         }
     }
 }

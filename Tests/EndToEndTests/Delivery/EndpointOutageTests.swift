@@ -16,10 +16,7 @@ extension EndToEnd {
 
         /// Returns a worker with one connection.
         private func worker(_ options: [String] = []) throws -> WorkerProcess {
-            try WorkerProcess(
-                redis, simulator,
-                ["--admin-port", "0", "--max-connections", "1"]
-                    + options)
+            try WorkerProcess(redis, simulator, ["--admin-port", "0", "--max-connections", "1"] + options)
         }
 
         private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
@@ -43,23 +40,18 @@ extension EndToEnd {
             #expect(view.problems.first?.message.contains("503 ServiceUnavailable") == true, "\(view.problems)")
             let page = try await MetricsTests.page(port)
             #expect(page.value("apns_worker_app_state", ["app": "default", "state": "unavailable"]) == 1)
-            let checked = try await CommandLineTests.run(
-                ["status", "--check"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(checked.ending == .exited(2) && checked.output.contains("ServiceUnavailable"), "\(checked.output)")
+            try await redis.apnsWorker(["status", "--check"]).ends(2, "ServiceUnavailable")
 
             // From now on, one request at a time.
             let before = try await simulator.account().requests
             #expect(before <= 300)
-            try await eventually("probes go on") {
-                try await simulator.account().requests >= before + 12
-            }
+            try await eventually("probes go on") { try await simulator.account().requests >= before + 12 }
             #expect(try QueueContents(redis).dead.isEmpty)
             try await simulator.control("DELETE", "/rules")
-            try await eventually("all are delivered") { try redis.counted("delivered") == 500 }
+            try await redis.has(500)
             try await eventually("it is ready again") { try await body(port) == "ready\n" }
             try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
-            let account = try await worker.stop()
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            let (account, _, _) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 500 && account.dead == 0 && account.possibleDuplicates == 0)
             let lines = worker.log.split(separator: "\n")
             #expect(lines.count { $0.contains(" error ") && $0.contains("event=scope_slow") } == 1, "\(worker.log)")
@@ -77,9 +69,7 @@ extension EndToEnd {
             }
             let before = try await simulator.account().requests
             // Each probe has a new connection, and the pauses between connections grow.
-            try await eventually("probes go on") {
-                try await simulator.account().requests >= before + 4
-            }
+            try await eventually("probes go on") { try await simulator.account().requests >= before + 4 }
             #expect(try await simulator.account().requests < 500)
             // The problem is reported between probes, too.
             try await eventually("it is reported between probes") {
@@ -90,11 +80,9 @@ extension EndToEnd {
             }
             #expect(try QueueContents(redis).dead.isEmpty)
             try await simulator.control("DELETE", "/rules")
-            try await eventually("all are delivered") { try redis.counted("delivered") == 500 }
+            try await redis.has(500)
             try await eventually("it is ready again") { try await body(port) == "ready\n" }
-            let account = try await worker.stop()
-            let accepted = try await simulator.stop()
-            expectAgreement(account, try QueueContents(redis), accepted)
+            let (account, _, accepted) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 500 && account.dead == 0)
             #expect(account.possibleDuplicates == accepted.silenced && accepted.silenced < 500)
             #expect(worker.log.split(separator: "\n").count { $0.contains(" error ") } == 1, "\(worker.log)")
@@ -107,10 +95,8 @@ extension EndToEnd {
             try await simulator.control("POST", "/rules", "{\"rule\":\"connection=1,answer=\(reason)\"}")
             let worker = try worker(["--max-attempts", "1", "--results", "all"])
             try redis.push(TestJob.many(300))
-            try await eventually("all are delivered") { try redis.counted("delivered") == 300 }
-            let account = try await worker.stop()
-            let accepted = try await simulator.stop()
-            expectAgreement(account, try QueueContents(redis), accepted)
+            try await redis.has(300)
+            let (account, _, accepted) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 300 && account.retried == 0 && account.deferred == 0 && account.dead == 0)
             #expect(account.resent >= 1 && accepted.connections == 2)
             #expect(worker.log.contains("event=connection_refused"))
@@ -125,10 +111,9 @@ extension EndToEnd {
             try await worker.logs("scope_slow", "HTTP404")
             try await eventually("it is not ready") { try await body(port).contains("HTTP404") }
             try await simulator.control("DELETE", "/rules")
-            try await eventually("all are delivered") { try redis.counted("delivered") == 200 }
+            try await redis.has(200)
             let account = try await worker.stop()
             #expect(account.delivered == 200 && account.dead == 0)
-            _ = try await simulator.stop()
         }
     }
 }

@@ -11,13 +11,11 @@ extension EndToEnd {
             let worker = try WorkerProcess(redis, simulator)
             let device = TestJob.token("7", 1)
             try redis.push([TestJob.text(device, #""id":"first","#)])
-            try await eventually("the device is throttled") {
-                try redis.counted("retried:TooManyRequests") == 1
-            }
+            try await redis.has(1, "retried:TooManyRequests")
             try redis.push(
                 (0..<4).map { TestJob.text(device, #""id":"next-\#($0)","#) }
                     + [TestJob.fanOut([device, TestJob.token("b", 1)])] + TestJob.many(100, prefix: "a"))
-            try await eventually("the others are delivered") { try redis.counted("delivered") == 101 }
+            try await redis.has(101)
             let queue = try QueueContents(redis)
             #expect(queue.count("deferred:Throttled") == 5)
             let due = queue.retries.map(\.due)
@@ -26,9 +24,7 @@ extension EndToEnd {
             for (body, id) in zip(ids, ["first", "next-0", "next-1", "next-2", "next-3"]) {
                 #expect(body.contains(#""id":"\#(id)""#))
             }
-            try await eventually("all are delivered") {
-                try redis.counted("delivered") == 107
-            }
+            try await redis.has(107)
             let account = try await worker.stop()
             // The first was refused once, and nothing else was sent to the device before it.
             let requests = try await simulator.stop()
@@ -56,9 +52,7 @@ extension EndToEnd {
             let workers = try (0..<2).map { _ in
                 try WorkerProcess(redis, simulator, ["--lanes", "2", "--max-per-second", "100"])
             }
-            try await eventually("all are delivered") {
-                try redis.counted("delivered") == 600
-            }
+            try await redis.has(600)
             // Permits for a tenth of a second may have accumulated.
             #expect(ContinuousClock.now - start >= .milliseconds(5800))
             var accounts: [WorkerProcess.Account] = []

@@ -128,12 +128,9 @@ extension EndToEnd {
                     try redis.run("REPLICAOF", "NO", "ONE")
                 }
                 try redis.push(TestJob.many(100, prefix: "\(round)"))
-                try await eventually("they are delivered") {
-                    try redis.counted("delivered") == 100 * (round + 1)
-                }
+                try await redis.has(100 * (round + 1))
             }
-            let account = try await worker.stop()
-            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            let (account, _, _) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 400)
             worker.expectComplaints(0...4)
         }

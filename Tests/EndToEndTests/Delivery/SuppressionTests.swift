@@ -11,23 +11,18 @@ extension EndToEnd {
             .init(at: 1, reason: "Unregistered", topic: topic, environment: environment, source: "apns")
         }
 
-        private static func mark(_ token: String, _ details: StoredInvalidToken?, _ redis: RedisServer) throws {
-            try redis.invalidTokens().add(token, details)
-        }
-
         @Test("are not sent to and are counted, unless they are invalid only for another topic or environment")
         func suppressed() async throws {
             let (redis, simulator) = try await startServers(rules: ["prefix=dead,answer=410"])
             let tokens = (0..<300).map { TestJob.token("dead", $0) }
-            for token in tokens { try Self.mark(token, token.hasSuffix("7") ? nil : Self.details(), redis) }
+            let marks = try redis.invalidTokens()
+            for token in tokens { try marks.add(token, token.hasSuffix("7") ? nil : Self.details()) }
             let others = (0..<4).map { TestJob.token("cd", $0) }
-            for (token, details) in zip(
-                others,
-                [
-                    Self.details(topic: "com.example.other"), Self.details(environment: "sandbox"), Self.details(),
-                    Self.details(topic: nil),
-                ])
-            { try Self.mark(token, details, redis) }
+            let details = [
+                Self.details(topic: "com.example.other"), Self.details(environment: "sandbox"), Self.details(),
+                Self.details(topic: nil),
+            ]
+            for (token, details) in zip(others, details) { try marks.add(token, details) }
             // One of many tokens of a job.
             let fannedOut = (0..<20).map { number in
                 TestJob.fanOut([tokens[number].uppercased(), TestJob.token("c", number), tokens[number + 20], "x"])
@@ -67,29 +62,23 @@ extension EndToEnd {
             try redis.push(devices.map { TestJob.text($0) } + refused.map { TestJob.text($0, calls) })
             let third = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(third.delivered == 20 && third.suppressed == 5)
-            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
-            let exported = try await CommandLineTests.run(["invalid", "export"], environment: environment)
-            #expect(exported.output.isEmpty)
-            let listed = try await CommandLineTests.run(["invalid", "list", "--json"], environment: environment)
-            #expect(listed.output.split(separator: "\n").count == 5 && !listed.output.contains(#""set""#))
-            let shown = try await CommandLineTests.run(["device", refused[0]], environment: environment)
-            #expect(shown.output.contains("com.example.app.voip") && shown.output.contains("only for this topic"))
-            _ = try await simulator.stop()
+            try await redis.apnsWorker(["invalid", "export"]).prints("")
+            let listed = try await redis.apnsWorker(["invalid", "list", "--json"]).objects
+            #expect(listed.count == 5 && listed.allSatisfy { $0["set"] == nil })
+            try await redis.apnsWorker(["device", refused[0]]).shows(
+                "com.example.app.voip", "only for this topic")
         }
 
         @Test("leave the set when APNs accepts them for the app's topic, although another app's mark stays")
         func accepted() async throws {
             let (redis, simulator) = try await startServers()
             let tokens = (0..<30).map { TestJob.token("aa", $0) }
-            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
-            _ = try await CommandLineTests.run(
-                ["invalid", "add", "--topic", "com.example.other"] + tokens, environment: environment)
+            _ = try await redis.apnsWorker(["invalid", "add", "--topic", "com.example.other"] + tokens)
             #expect(try Self.members(redis) == Set(tokens))
             try redis.push([TestJob.fanOut(Array(tokens.prefix(10)))] + tokens.dropFirst(10).map { TestJob.text($0) })
             let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 30 && account.suppressed == 0)
             #expect(try Self.members(redis).isEmpty && Self.members(redis, ":other") == Set(tokens))
-            _ = try await simulator.stop()
         }
 
         @Test(
@@ -111,11 +100,9 @@ extension EndToEnd {
             try redis.push(good + [TestJob.text(ahead, #""registered_at":\#(now + 315_360_000),"#)])
             let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 20 && account.invalidToken == 1)
-            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
-            let added = try await CommandLineTests.run(["invalid", "add", ahead], environment: environment)
+            let added = try await redis.apnsWorker(["invalid", "add", ahead])
             #expect(added.output == "added 1 token\n")
             #expect(try Self.members(redis) == [ahead])
-            _ = try await simulator.stop()
         }
 
         @Test("a set that cannot be read delays nothing and is logged")

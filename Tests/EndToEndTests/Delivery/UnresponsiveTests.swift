@@ -22,15 +22,6 @@ extension EndToEnd {
             try await eventually("status reports \(kinds)") { try await FleetView(redis.url).kinds == kinds }
         }
 
-        /// Stops both, and expects that their accounts agree.
-        private func stop(
-            _ worker: WorkerProcess, _ simulator: SimulatorProcess
-        ) async throws -> (WorkerProcess.Account, SimulatorProcess.Account) {
-            let (account, accepted) = (try await worker.stop(), try await simulator.stop())
-            expectAgreement(account, try QueueContents(redis), accepted)
-            return (account, accepted)
-        }
-
         @Test("on its first connection: detected, and all is delivered after the deadline")
         func wedge() async throws {
             let simulator = try await simulator("at=connect,connection=1,answer=wedge")
@@ -42,7 +33,7 @@ extension EndToEnd {
             try await reports("endpoint_slow localhost:\(simulator.port)")
             let view = try await FleetView(redis.url)
             #expect(view.apps.first?.state == "unavailable" && view.apps.first?.lanes_slow == 1)
-            try await eventually("all are delivered") { try redis.counted("delivered") == 20 }
+            try await redis.has(20)
             // The deadline.
             #expect(ContinuousClock.now - start > .seconds(19))
             // It is not ready only after 30 s.
@@ -50,14 +41,10 @@ extension EndToEnd {
             try await reports()
             let page = try await MetricsTests.page(port)
             #expect(page.sum("apns_worker_connection_failures_total", ["reason": "Unresponsive"]) == 1)
-            let (account, accepted) = try await stop(worker, simulator)
+            let (account, _, accepted) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 20 && account.retried == 20 && account.possibleDuplicates == 20)
             #expect(accepted.connections == 2 && accepted.silenced == 20 && accepted.duplicates == 0)
-            expectTold(worker)
-        }
-
-        /// Expects one log line at the beginning and one at the end.
-        private func expectTold(_ worker: WorkerProcess) {
+            // One log line at the beginning and one at the end.
             let began = worker.lines(of: "scope_slow")
             #expect(began.count == 1 && began.first?.contains(" error ") == true, "\(worker.log)")
             #expect(worker.lines(of: "scope_good").count >= 1)
@@ -79,8 +66,8 @@ extension EndToEnd {
             #expect(try await FleetView(redis.url).apps.first?.failure?.contains("sent no HTTP/2 SETTINGS") == true)
             #expect(worker.complaints.count <= 2, "\(worker.log)")
             try await simulator.control("DELETE", "/rules")
-            try await eventually("all are delivered") { try redis.counted("delivered") == 200 }
-            let (account, accepted) = try await stop(worker, simulator)
+            try await redis.has(200)
+            let (account, _, accepted) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 200 && account.retried == 0 && account.possibleDuplicates == 0)
             #expect(accepted.requests == 200)
         }
@@ -92,30 +79,9 @@ extension EndToEnd {
             try redis.push(TestJob.many(10))
             try await eventually("the first is put off") { try redis.counted("deferred:NoConnection") >= 1 }
             let simulator = try await SimulatorProcess(options: ["--port", "\(port)"])
-            try await eventually("all are delivered") { try redis.counted("delivered") == 10 }
-            let (account, _) = try await stop(worker, simulator)
+            try await redis.has(10)
+            let (account, _, _) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 10 && account.retried == 0)
-        }
-
-        @Test("and refuses every stream: it gets few more requests than there are jobs, and no attempt is spent")
-        func refusal() async throws {
-            let simulator = try await simulator("answer=reset")
-            let worker = try WorkerProcess(
-                redis, simulator, ["--max-attempts", "1", "--retry-base", "1000", "--retry-cap", "600000"])
-            try redis.push(TestJob.many(20))
-            let start = ContinuousClock.now
-            try await eventually("each was refused three times") { try await simulator.account().requests >= 60 }
-            // Twice at once, and then after pauses of about a second, two, four …
-            #expect(ContinuousClock.now - start > .milliseconds(500))
-            // Only waiting can show that no more arrive.
-            while ContinuousClock.now - start < .seconds(8) {
-                #expect(try await simulator.account().requests < 200)
-                try await Task.sleep(for: .milliseconds(500))
-            }
-            try await simulator.control("DELETE", "/rules")
-            try await eventually("all are delivered") { try redis.counted("delivered") == 20 }
-            let (account, _) = try await stop(worker, simulator)
-            #expect(account.delivered == 20 && account.dead == 0 && account.retried == 0)
         }
 
         @Test("from some moment on, on all connections, until it recovers: logged once, and its end logged once")
@@ -124,7 +90,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis, simulator, ["--lanes", "2", "--request-timeout", "2000", "--max-attempts", "1000"])
             try redis.push(TestJob.many(50, prefix: "a"))
-            try await eventually("they are delivered") { try redis.counted("delivered") == 50 }
+            try await redis.has(50)
             try await simulator.control("POST", "/rules", #"{"rule":"at=connect,answer=wedge"}"#)
             try await simulator.control("POST", "/faults/wedge")
             try redis.push(TestJob.many(50, prefix: "b"))
@@ -134,9 +100,9 @@ extension EndToEnd {
             let before = try await simulator.account().connections
             try await eventually("further connections fail") { try await simulator.account().connections >= before + 2 }
             try await simulator.control("DELETE", "/rules")
-            try await eventually("all are delivered") { try redis.counted("delivered") == 100 }
+            try await redis.has(100)
             try await reports()
-            let (account, _) = try await stop(worker, simulator)
+            let (account, _, _) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 100 && account.dead == 0)
             let lines = worker.log.split(separator: "\n")
             #expect(lines.count { $0.contains(" error ") } == 1, "\(worker.log)")
@@ -153,12 +119,12 @@ extension EndToEnd {
                 ]) { $1 })
             let port = try await worker.adminPort()
             try redis.push(BreakerTests.jobs(10, "good", prefix: "a") + BreakerTests.jobs(100, "other", prefix: "b"))
-            try await eventually("the other's are delivered") { try redis.counted("delivered") == 100 }
+            try await redis.has(100)
             try await reports("endpoint_slow localhost:\(simulator.port)")
             #expect(try await body(port) == "ready\n")
             try await worker.logs("scope_slow", " app=good ")
             try redis.push(BreakerTests.jobs(100, "other", prefix: "c"))
-            try await eventually("the other goes on") { try redis.counted("delivered") == 200 }
+            try await redis.has(200)
             worker.process.kill()
         }
 

@@ -58,8 +58,7 @@ extension EndToEnd {
             let example = try #require(page.firstMatch(of: /exec worker apns-worker (enqueue .*)\n/)).1.split(
                 separator: " "
             ).map(String.init)
-            let enqueued = try await CommandLineTests.run(example, environment: environment)
-            #expect(enqueued.ending == .exited(0), "\(enqueued.errors)")
+            try await CommandLineTests.run(example, environment: environment).succeeds()
             let url = try #require(page.firstMatch(of: /curl 'http:\/\/127.0.0.1:8444(.*)'/)).1.replacing(
                 "wait=10", with: "wait=60")
             let curl = try ChildProcess("curl", ["-sS", "--fail", "http://127.0.0.1:\(control)\(url)"])
@@ -151,8 +150,7 @@ extension EndToEnd {
             let secrets = try services.list("worker-production/secrets").map { try $0.text() }
             #expect(secrets == ["signing-key"])
             #expect(try compose.keys("secrets") == secrets)
-            let result = try await CommandLineTests.run(["config", "--given"], environment: environment)
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            try await CommandLineTests.run(["config", "--given"], environment: environment).succeeds()
             // The commands at the top of the file set the other variables.
             for variable in ["KEY", "KEY_ID", "TEAM_ID", "TOPIC"] {
                 #expect(page.contains(" APNS_WORKER_\(variable)="), "\(variable)")

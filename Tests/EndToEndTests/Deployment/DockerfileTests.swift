@@ -87,8 +87,7 @@ extension EndToEnd {
             // A free port, because the image's may be in use here.
             let environment = ["APNS_WORKER_ADMIN_PORT": "\(try RedisServer.freePort())"]
             let arguments = command.split(separator: " ").map(String.init)
-            let none = try await CommandLineTests.run(arguments, environment: environment)
-            #expect(none.ending == .exited(1), "\(none.output)")
+            try await CommandLineTests.run(arguments, environment: environment).fails(1)
             let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
             let worker = try WorkerProcess(redis, simulator, environment: environment)
             try await eventually("it is well") {

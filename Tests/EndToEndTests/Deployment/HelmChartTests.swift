@@ -150,8 +150,7 @@ extension EndToEnd {
             let range = try DeployFolder.yaml("helm/apns-worker/Chart.yaml").text("kubeVersion")
             let oldest = String(try #require(range.firstMatch(of: /^>=(1\.\d+)\.0-0$/)).1)
             for release in [oldest, "1.37"] {
-                let result = try await run("kubernetes-validate", ["--strict", "-k", release, "-"], objects)
-                #expect(result.ending == .exited(0), "\(result.output)\(result.errors)")
+                let result = try await run("kubernetes-validate", ["--strict", "-k", release, "-"], objects).succeeds()
                 for kind in kinds.map({ $0.prefix { $0 != "/" } }) where !customKinds.contains(String(kind)) {
                     #expect(result.output.contains("passed for resource \(kind.lowercased())/"), "\(result.output)")
                 }
@@ -471,7 +470,7 @@ extension EndToEnd {
             let objects = try await Self.objects(values, ["--values", file.file]).byKind
             let folder = try ConfigurationTests.Folder(Self.configuration(objects))
             let printed = try await CommandLineTests.run(["config", "--keys", "--json", "--config", folder.file])
-            #expect(printed.ending == .exited(0), "\(printed.errors)")
+                .succeeds()
             let lists = try printed.objects.map { ($0["queue"] as? String ?? "", $0["list"] as? String ?? "") }
             let triggers = try #require(objects["ScaledObject"]).list("spec/triggers")
             #expect(

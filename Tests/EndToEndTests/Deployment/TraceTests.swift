@@ -111,7 +111,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis, simulator, ["--traces-url", "http://127.0.0.1:\(port)/in", "--admin-port", "0"])
             try redis.push((0..<50).map { Self.job($0) })
-            try await eventually("all are delivered") { try redis.counted("delivered") == 50 }
+            try await redis.has(50)
             try await eventually("the log names the collector") {
                 worker.log.contains("traces_not_exported") && worker.log.contains("http://127.0.0.1:\(port)")
             }
@@ -192,7 +192,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0"])
             let port = try await worker.adminPort()
             try redis.push([Self.job(1), Self.job(2, flags: "00"), TestJob.text(TestJob.token("a", 3))])
-            try await eventually("all are delivered") { try redis.counted("delivered") == 3 }
+            try await redis.has(3)
             let curl = try ChildProcess(
                 "curl", ["-sS", "-H", "Accept: application/openmetrics-text", "http://127.0.0.1:\(port)/metrics"])
             #expect(try await curl.wait() == .exited(0))

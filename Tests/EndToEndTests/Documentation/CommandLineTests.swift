@@ -82,7 +82,7 @@ extension EndToEnd {
         @Test("enqueue makes a job of short forms from flags")
         func shortForms() async throws {
             let redis = try RedisServer()
-            let result = try await Self.run([
+            try await Self.run([
                 "enqueue", "--redis", redis.url, "--channel", "YQ==", "--truncate", "--collapse-duplicates",
                 "--title", "T", "--subtitle", "S", "--body", "B\n", "--loc-key", "%@", "--loc-arg", "a",
                 "--loc-arg", "b", "--title-loc-key", "t", "--title-loc-arg", "c", "--launch-image", "i", "--badge", "0",
@@ -93,8 +93,7 @@ extension EndToEnd {
                 "--stale-date", "2030-01-31T12:00:00Z", "--dismissal-date", "1900000001.5",
                 "--attributes-type", "A", "--attributes", "{}", "--input-push-token", "--input-push-channel",
                 "Yg==", "--content-changed", "--url-arg", "u", "--mdm", "m", "--custom", #"{"k":null}"#,
-            ])
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            ]).succeeds()
             let (job, _) = try Self.enqueued(QueueContents(redis).jobs.first)
             #expect(
                 job == [
@@ -130,8 +129,8 @@ extension EndToEnd {
             let line = TestJob.text(TestJob.token("a", 1))
             for (flags, lines) in [([], ["1", "2"]), (["--first"], ["3", "4"])] {
                 let input = lines.map { #"{"number":\#($0),"# + line.dropFirst() }.joined(separator: "\n")
-                let result = try await Self.run(["enqueue", "--redis", redis.url] + flags, input: input)
-                #expect(result.output == "enqueued 2 jobs on default\n", "\(result.errors)")
+                try await Self.run(["enqueue", "--redis", redis.url] + flags, input: input).prints(
+                    "enqueued 2 jobs on default\n")
             }
             let numbers = try QueueContents(redis).jobs.map { try Self.object($0)["number"] as? Int }
             #expect(numbers == [3, 4, 1, 2])
@@ -157,9 +156,8 @@ extension EndToEnd {
             lines.insert("", at: 7)
             lines.insert("not json", at: 1702)
             let result = try await Self.run(
-                ["enqueue", "--redis", redis.url], input: lines.joined(separator: "\n") + "\n")
-            #expect(result.ending == .exited(1))
-            #expect(result.output == "enqueued 2500 jobs on default, refused 4\n")
+                ["enqueue", "--redis", redis.url], input: lines.joined(separator: "\n") + "\n"
+            ).fails(1).prints("enqueued 2500 jobs on default, refused 4\n")
             let errors = result.errors.split(separator: "\n")
             try #require(errors.count == 5, "\(result.errors)")
             #expect(errors[0] == "note: no worker claims jobs from queue default")
@@ -169,8 +167,8 @@ extension EndToEnd {
             #expect(errors.last?.hasPrefix("line 1703: the job is not valid JSON") == true)
             #expect(try QueueContents(redis).jobs == good.map { Array($0.utf8) })
 
-            let unchecked = try await Self.run(["enqueue", "--unchecked", "--redis", redis.url], input: "not json\n")
-            #expect(unchecked.ending == .exited(0) && unchecked.output == "enqueued 1 job on default\n")
+            try await Self.run(["enqueue", "--unchecked", "--redis", redis.url], input: "not json\n").succeeds().prints(
+                "enqueued 1 job on default\n")
             #expect(try QueueContents(redis).jobs.last == Array("not json".utf8))
         }
 
@@ -207,12 +205,10 @@ extension EndToEnd {
                 ("run --topic a --key ./x --certificate ./y", "both"),
             ])
         func refuses(_ command: String, _ words: String) async throws {
-            let result = try await Self.run(
+            try await Self.run(
                 command.split(separator: " ").map(String.init),
-                environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
-            #expect(result.ending != .exited(0))
-            #expect(result.errors.contains(words), "\(result.errors)")
-            #expect(result.output.isEmpty)
+                environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"]
+            ).fails(words).prints("")
         }
 
         @Test(
@@ -226,8 +222,7 @@ extension EndToEnd {
                 ("apns-simulator", [], ["--rule", "answer=", "SIGUSR1", "--provider-key"]),
             ])
         func help(_ program: String, _ command: [String], _ words: [String]) async throws {
-            let result = try await Self.run(command + ["--help"], of: program)
-            #expect(result.ending == .exited(0))
+            let result = try await Self.run(command + ["--help"], of: program).succeeds()
             for word in words { #expect(result.output.contains(word)) }
         }
     }

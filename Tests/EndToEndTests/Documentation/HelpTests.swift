@@ -76,9 +76,7 @@ extension EndToEnd {
                 (["help", "setings"], "help settings"), (["invalid", "remov", "ab"], "remove"),
             ])
         func unknown(arguments: [String], meant: String) async throws {
-            let result = try await CommandLineTests.run(arguments)
-            #expect(result.ending == .exited(64) && result.output.isEmpty, "\(result)")
-            #expect(result.errors.contains("did you mean `\(meant)`?"), "\(result.errors)")
+            try await CommandLineTests.run(arguments).fails(64, "did you mean `\(meant)`?").prints("")
         }
 
         @Test("without a terminal the progress is an occasional line without escape codes")

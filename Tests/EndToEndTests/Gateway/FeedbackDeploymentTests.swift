@@ -28,13 +28,13 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let arguments = try Self.arguments(file, scene.redis.directory.path)
             #expect(arguments.first == "feedback" && arguments.count > 1, "\(arguments)")
-            let result = try await CommandLineTests.run(
+            try await CommandLineTests.run(
                 arguments,
                 environment: FeedbackScene.environment(
                     scene.redis.url, scene.server.port,
                     // systemd sets it for its StateDirectory.
-                    state: file.hasPrefix("systemd/") ? scene.redis.directory : nil))
-            #expect(result.ending == .exited(0), "\(result.errors)")
+                    state: file.hasPrefix("systemd/") ? scene.redis.directory : nil)
+            ).succeeds()
             #expect(try scene.has(0..<10))
             // Each command keeps its records where the deployment keeps its state.
             #expect(FileManager.default.fileExists(atPath: scene.spill.path))

@@ -60,8 +60,8 @@ extension EndToEnd {
             try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(20), "1900000000000")
             for (added, known) in [(979, 0), (0, 979)] {
                 let result = try await scene.redis.apnsWorker(
-                    ["feedback", "--from", "-", "--batch", "100"], input: text)
-                #expect(result.ending == .exited(0), "\(result.errors)")
+                    ["feedback", "--from", "-", "--batch", "100"], input: text
+                ).succeeds()
                 let words = "-: 980 records: \(added) added, \(known) already known, 1 skipped, registered since; "
                 #expect(result.output.hasPrefix(words), "\(result.output)")
             }
@@ -78,14 +78,11 @@ extension EndToEnd {
             let file = redis.directory.appending(path: "kept")
             try [good, #"{"token":"xyz"#, "", "words", #"{"at":1}"#].joined(separator: "\n")
                 .write(to: file, atomically: true, encoding: .utf8)
-            let result = try await redis.apnsWorker(["feedback", "--from", file.path])
-            #expect(result.ending == .exited(1))
-            #expect(result.errors.contains("2 lines are not records and were skipped; the first is line 2"))
-            #expect(!result.errors.contains("xyz"))
-            #expect(result.output.contains(": 1 record: 1 added"), "\(result.output)")
+            try await redis.apnsWorker(["feedback", "--from", file.path]).fails(
+                1, "2 lines are not records and were skipped; the first is line 2"
+            ).shows(": 1 record: 1 added").lacks("xyz")
             #expect(try QueueContents(redis).invalidTokens == ["00fc"])
-            let missing = try await redis.apnsWorker(["feedback", "--from", "/none"])
-            #expect(missing.ending == .exited(1) && missing.errors.contains("/none cannot be read"))
+            try await redis.apnsWorker(["feedback", "--from", "/none"]).fails(1, "/none cannot be read")
         }
 
         @Test(
@@ -134,8 +131,7 @@ extension EndToEnd {
             var apps = ["APNS_WORKER_APPS": "shop,news", "APNS_WORKER_TOPIC": ""]
             apps["APNS_WORKER_APPS_SHOP_TOPIC"] = "com.example.app"
             apps["APNS_WORKER_APPS_NEWS_TOPIC"] = "com.other.app"
-            let both = try await scene.run("--json", environment: apps)
-            #expect(both.ending == .exited(1), "\(both.errors)")
+            let both = try await scene.run("--json", environment: apps).fails(1)
             #expect(try scene.has(0..<10))
             #expect(scene.server.peers.count == 1)
             #expect(both.errors.contains("news: FAILED: ") && both.errors.contains("not for the topic com.other.app"))

@@ -63,8 +63,7 @@ extension EndToEnd {
             #expect(process.errors.contains("They are in \(scene.spill.path)"), "\(process.errors)")
             #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
 
-            let without = try await scene.run("--redis-patience", "1s")
-            #expect(without.ending == .exited(1))
+            try await scene.run("--redis-patience", "1s").fails(1)
             #expect(try scene.spilled.count == 30)
             #expect(scene.server.peers.count == 1)
 
@@ -121,10 +120,7 @@ extension EndToEnd {
                     try redis.run("INFO", "persistence").text?.contains("rdb_last_bgsave_status:err") == true
                 }
             }
-            let result = try await scene.run("--redis-patience", "1s")
-            #expect(result.ending == .exited(1))
-            #expect(result.errors.contains("was not read, and keeps its records"), "\(result.errors)")
-            #expect(result.errors.contains(word), "\(result.errors)")
+            try await scene.run("--redis-patience", "1s").fails(1, "was not read, and keeps its records", word)
             #expect(scene.server.peers.isEmpty)
 
             switch kind {
@@ -160,9 +156,7 @@ extension EndToEnd {
             let bad = heading + line(10) + "\n" + line(11).prefix(50) + "\n" + line(12) + "\n"
             try bad.write(to: scene.spill, atomically: true, encoding: .utf8)
             let peers = scene.server.peers.count
-            let refused = try await scene.run()
-            #expect(refused.ending == .exited(1))
-            #expect(refused.errors.contains("1 lines are not records and were skipped; the first is line 3"))
+            try await scene.run().fails(1, "1 lines are not records and were skipped; the first is line 3")
             #expect(try scene.invalidTokens.isSuperset(of: FeedbackScene.tokens(12..<13)))
             #expect(try String(contentsOf: scene.spill, encoding: .utf8) == bad)
             #expect(scene.server.peers.count == peers)
@@ -184,15 +178,12 @@ extension EndToEnd {
             let other = "# Records of apns-worker feedback for redis://other:6379 and the prefix push; …\n{}\n"
             for text in ["my notes\n", other, "{\"token\":\"00fc\"}\n"] {
                 try text.write(to: scene.spill, atomically: true, encoding: .utf8)
-                let result = try await scene.run()
-                #expect(result.ending == .exited(64))
+                let result = try await scene.run().fails(64)
                 let words = "\(scene.spill.path) cannot be used: it has no records for"
                 #expect(result.errors.contains(words), "\(result.errors)")
                 #expect(try String(contentsOf: scene.spill, encoding: .utf8) == text)
             }
-            let device = try await scene.run("--spill", "/dev/null")
-            #expect(
-                device.ending == .exited(64) && device.errors.contains("it is not a regular file"), "\(device.errors)")
+            try await scene.run("--spill", "/dev/null").fails(64, "it is not a regular file")
             #expect(scene.server.peers.isEmpty)
         }
 
@@ -201,9 +192,7 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: { $0.send(FeedbackScene.bytes(0..<1)) })
             let first = try scene.start()
             try await scene.has(1)
-            let second = try await scene.run()
-            #expect(second.ending == .exited(1))
-            #expect(second.errors.contains("another apns-worker feedback is using \(scene.spill.path)"))
+            try await scene.run().fails(1, "another apns-worker feedback is using \(scene.spill.path)")
             #expect(scene.server.peers.count == 1)
             // With another file, or none, it can run.
             #expect(try await scene.run("--spill", "-", "--timeout", "1s").ending == .exited(1))
@@ -241,8 +230,7 @@ extension EndToEnd {
             let mode = try FileManager.default.attributesOfItem(atPath: directory.path)[.posixPermissions] as? Int
             #expect(mode == 0o700)
             for lost in ["", "/dev/null"] {
-                let result = try await scene.run(environment: at(lost))
-                #expect(result.ending == .exited(64) && result.errors.contains("--spill"), "\(result.errors)")
+                try await scene.run(environment: at(lost)).fails(64, "--spill")
             }
             #expect(scene.server.peers.count == 1)
             try await scene.finish("--spill", "-", environment: at(""))

@@ -117,8 +117,7 @@ extension EndToEnd {
             environment["APNS_WORKER_APPS"] = "good,silent,gone,broken,keyed"
             environment["APNS_WORKER_CERTIFICATE"] = ""
             environment["APNS_WORKER_TEAM_ID"] = "TEAM123456"
-            let result = try await scene.run("--timeout", "5s", environment: environment)
-            #expect(result.ending == .exited(1))
+            let result = try await scene.run("--timeout", "5s", environment: environment).fails(1)
             let lines = result.output.split(separator: "\n")
             #expect(lines.count == 2, "\(result.output)")
             #expect(lines.first?.hasPrefix("good: 100 records: 100 added") == true)
@@ -135,13 +134,12 @@ extension EndToEnd {
             // The selected app is the only one read, and an app with a key can't be selected.
             let chosen = try await scene.finish("--app", "good", environment: environment)
             #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 already known"))
-            let keyed = try await scene.run("--app", "keyed", environment: environment)
-            #expect(keyed.ending == .exited(78) && keyed.errors.contains("signing key"), "\(keyed.errors)")
+            try await scene.run("--app", "keyed", environment: environment).fails(78, "signing key")
             let onlyKeyed = [
                 "APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_KEY": "x.p8", "APNS_WORKER_TEAM_ID": "TEAM123456",
             ]
-            let none = try await scene.run(environment: onlyKeyed.merging(["APNS_WORKER_KEY_ID": "ABC123DEFG"]) { $1 })
-            #expect(none.ending == .exited(78) && none.errors.contains("no app has a certificate"), "\(none.errors)")
+            try await scene.run(environment: onlyKeyed.merging(["APNS_WORKER_KEY_ID": "ABC123DEFG"]) { $1 }).fails(
+                78, "no app has a certificate")
         }
 
         @Test("is read at an interval despite failures, until the process is stopped")

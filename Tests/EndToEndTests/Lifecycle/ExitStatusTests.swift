@@ -18,8 +18,8 @@ extension EndToEnd {
             let port = try RedisServer.refusedPort()
             let result = try await CommandLineTests.run(
                 command + ["--timeout", "1s"],
-                environment: ["APNS_WORKER_REDIS_URL": "redis://:s3cret@127.0.0.1:\(port)"])
-            #expect(result.ending == .exited(69) && result.output.isEmpty, "\(result)")
+                environment: ["APNS_WORKER_REDIS_URL": "redis://:s3cret@127.0.0.1:\(port)"]
+            ).fails(69).prints("")
             let lines = result.errors.split(separator: "\n")
             try #require(lines.count == 2, "\(result.errors)")
             #expect(lines[0].hasPrefix("waiting up to 1s for Redis: cannot connect to Redis at 127.0.0.1:\(port)"))
@@ -41,18 +41,30 @@ extension EndToEnd {
 
         @Test("a name that does not resolve exits with 69")
         func unresolvable() async throws {
-            let result = try await CommandLineTests.run(
-                ["status", "--timeout", "1s", "--redis", "redis://no-such-host.invalid"])
-            #expect(result.ending == .exited(69) && result.errors.contains("no-such-host.invalid"), "\(result)")
-            #expect(!result.errors.contains("Usage"))
+            try await CommandLineTests.run(
+                ["status", "--timeout", "1s", "--redis", "redis://no-such-host.invalid"]).fails(
+                    69, "no-such-host.invalid"
+                ).lacks("Usage")
+        }
+
+        @Test("a full Redis exits with 69")
+        func full() async throws {
+            let redis = try RedisServer(arguments: ["--maxmemory-policy", "noeviction"])
+            try redis.bury([.numbered(1)])
+            try redis.run("CONFIG", "SET", "maxmemory", "100000")
+            for command in [["enqueue", "--token", "ab", "--alert", "x"], ["requeue", "--all", "--yes"]] {
+                try await redis.apnsWorker(command).fails(69, "Redis is full: raise its maxmemory").lacks(
+                    "user_script", "Usage")
+            }
         }
 
         @Test("a refused login exits with 77 at once", arguments: commands)
         func refused(command: [String]) async throws {
             let redis = try RedisServer(password: "right")
             for url in ["redis://:wrong@127.0.0.1:\(redis.port)", "redis://127.0.0.1:\(redis.port)"] {
-                let result = try await CommandLineTests.run(command, environment: ["APNS_WORKER_REDIS_URL": url])
-                #expect(result.ending == .exited(77) && result.output.isEmpty, "\(result)")
+                let result = try await CommandLineTests.run(command, environment: ["APNS_WORKER_REDIS_URL": url]).fails(
+                    77
+                ).prints("")
                 #expect(result.errors.hasPrefix("Error: ") && result.errors.split(separator: "\n").count == 1)
                 #expect(!result.errors.contains("wrong@"))
             }
@@ -63,15 +75,13 @@ extension EndToEnd {
             let wrong = try await CommandLineTests.run(["status"], environment: ["APNS_WORKER_LANES": "two"])
             #expect(wrong.errors.hasPrefix("Error: APNS_WORKER_LANES is two"), "\(wrong)")
             let unknown = try await CommandLineTests.run(["status"], environment: ["APNS_WORKER_REDIS": "redis://x"])
-            #expect(unknown.errors.contains("did you mean APNS_WORKER_REDIS_URL?"), "\(unknown.errors)")
-            let missing = try await CommandLineTests.run(["run", "--redis", "redis://127.0.0.1:1"])
-            #expect(missing.errors.contains("APNS_WORKER_TOPIC"), "\(missing)")
+                .reports("did you mean APNS_WORKER_REDIS_URL?")
+            let missing = try await CommandLineTests.run(["run", "--redis", "redis://127.0.0.1:1"]).reports(
+                "APNS_WORKER_TOPIC")
             for result in [wrong, unknown, missing] {
                 #expect(result.ending == .exited(78) && !result.errors.contains("Usage"), "\(result)")
             }
-            let flag = try await CommandLineTests.run(["run", "--lanes", "many"])
-            #expect(flag.ending == .exited(64) && flag.errors.contains("--lanes") && flag.output.isEmpty, "\(flag)")
-            #expect(!flag.errors.contains("Usage"), "\(flag)")
+            try await CommandLineTests.run(["run", "--lanes", "many"]).fails(64, "--lanes").prints("").lacks("Usage")
             let option = try await CommandLineTests.run(["pause", "--redi=x"])
             #expect(option.errors.hasPrefix("Error: Unknown option '--redi'. Did you mean '--redis'?"), "\(option)")
             #expect(option.ending == .exited(64) && option.errors.contains("Usage"), "\(option)")
@@ -89,17 +99,15 @@ extension EndToEnd {
         func statuses() async throws {
             let redis = try RedisServer(password: "right")
             let url = "redis://:right@127.0.0.1:\(redis.port)"
-            let fine = try await Self.check(url)
-            #expect(fine.ending == .exited(0) && fine.output.hasPrefix("OK: 0 jobs wait in 1 queue"), "\(fine)")
+            let fine = try await Self.check(url).succeeds().begins("OK: 0 jobs wait in 1 queue")
             try redis.push([TestJob.text("ab")])
-            let critical = try await Self.check(url)
-            #expect(critical.ending == .exited(2) && critical.output.hasPrefix("CRITICAL: queue default: 1 job"))
-            let login = try await Self.check("redis://:wrong@127.0.0.1:\(redis.port)")
-            #expect(login.ending == .exited(3) && login.output.hasPrefix("UNKNOWN: Redis at"), "\(login)")
-            let away = try await Self.check("redis://127.0.0.1:\(RedisServer.refusedPort())", "--timeout", "1s")
-            #expect(away.ending == .exited(2) && away.output.hasPrefix("CRITICAL: cannot connect to Redis"), "\(away)")
-            let usage = try await Self.check(url, "--max-age", "old")
-            #expect(usage.ending == .exited(3) && usage.output.hasPrefix("UNKNOWN: --max-age is old"), "\(usage)")
+            let critical = try await Self.check(url).fails(2).begins("CRITICAL: queue default: 1 job")
+            let login = try await Self.check("redis://:wrong@127.0.0.1:\(redis.port)").fails(3).begins(
+                "UNKNOWN: Redis at")
+            let away = try await Self.check("redis://127.0.0.1:\(RedisServer.refusedPort())", "--timeout", "1s").fails(
+                2
+            ).begins("CRITICAL: cannot connect to Redis")
+            let usage = try await Self.check(url, "--max-age", "old").fails(3).begins("UNKNOWN: --max-age is old")
             for result in [fine, critical, login, away, usage] {
                 #expect(result.output.split(separator: "\n").count == 1)
             }
@@ -111,13 +119,9 @@ extension EndToEnd {
             let then = Int(Date.now.timeIntervalSince1970) - 7200
             try redis.push(TestJob.many(50, prefix: "a", members: #""enqueued_at":\#(then),"#))
             try await redis.apnsWorker(["pause", "--reason", "wrong template"]).succeeds()
-            let check = try await Self.check(redis.url)
-            #expect(check.ending == .exited(1), "\(check)")
-            #expect(
-                check.output.contains(
-                    /^WARNING: queue default is paused for \d+ m?s \(wrong template\), and its oldest job should have been sent 2 h ago$/
-                        .anchorsMatchLineEndings()),
-                "\(check)")
+            let check = try await Self.check(redis.url).fails(1).matches(
+                /^WARNING: queue default is paused for \d+ m?s \(wrong template\), and its oldest job should have been sent 2 h ago$/
+                    .anchorsMatchLineEndings())
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["queue_paused default"] && view.problems[0].severity == "warning")
             #expect(

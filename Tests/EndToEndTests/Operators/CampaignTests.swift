@@ -14,19 +14,8 @@ extension EndToEnd {
             var by, reason: String?
         }
 
-        private static func run(
-            _ arguments: String..., redis url: String
-        ) async throws -> (output: String, errors: String, status: Int32) {
-            let result = try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
-            guard case .exited(let status) = result.ending else { throw Unexpected(text: "\(result.ending)") }
-            return (result.output, result.errors, status)
-        }
-
-        private struct Unexpected: Error { let text: String }
-
         private static func show(_ campaign: String, redis url: String) async throws -> Shown {
-            let result = try await run("campaign", "show", campaign, "--json", redis: url)
-            return try shown(result.output)
+            try shown(try await apnsWorker(url, "campaign", "show", campaign, "--json").output)
         }
 
         /// Returns the number of delivered notifications of a campaign; 0 if the queue does not know it yet.
@@ -54,13 +43,10 @@ extension EndToEnd {
 
         @Test(
             "After a cancellation is confirmed, each of two workers' lanes sends nothing more of the campaign.",
-            arguments: [false, true])
-        func cancelUnderLoad(inCluster: Bool) async throws {
-            let cluster = inCluster ? try await RedisCluster() : nil
-            let single = inCluster ? nil : try RedisServer()
-            let redis =
-                try single ?? #require(try cluster.map { try $0.owner(ofSlot: $0.slot(of: "push:{default}:jobs")) })
-            let url = try #require(cluster?.url ?? single?.url)
+            arguments: RedisStage.Kind.allCases)
+        func cancelUnderLoad(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            let (redis, url) = (try stage.server(), stage.url)
             let simulator = try await SimulatorProcess(manyTokens: true, options: ["--delay", "30ms±20ms"])
             let (jobs, size, others) = ((Self.size - 5100) / 1000, 1000, 200)
             var pushed = (0..<jobs).map { Self.fanOut($0, of: size, campaign: "wrong") }
@@ -118,14 +104,11 @@ extension EndToEnd {
 
         @Test(
             "A cancellation holds in each queue, also where none has ended, and a queue that can't be written is named",
-            arguments: [false, true])
-        func stopEverywhere(inCluster: Bool) async throws {
-            let cluster = inCluster ? try await RedisCluster() : nil
-            let single = inCluster ? nil : try RedisServer()
-            let url = try #require(cluster?.url ?? single?.url)
-            func server(_ queue: String) throws -> RedisServer {
-                try single ?? #require(try cluster.map { try $0.owner(ofSlot: $0.slot(of: "push:{\(queue)}:jobs")) })
-            }
+            arguments: RedisStage.Kind.allCases)
+        func stopEverywhere(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            let url = stage.url
+            func server(_ queue: String) throws -> RedisServer { try stage.server(ofQueue: queue) }
             let simulator = try await SimulatorProcess()
             for queue in ["a", "b"] {
                 for (campaign, prefix) in [("other", "0"), ("sale", "1")] {
@@ -136,12 +119,8 @@ extension EndToEnd {
             try server("a").run("HSET", "push:{a}:campaign:sale", "total", "200")
             try server("c").push(TestJob.many(1), queue: "c")
             try server("c").run("SET", "push:{c}:job-commands", "x")
-            let result = try await Self.run("campaign", "cancel", "sale", "--yes", redis: url)
-            #expect(result.status == 1 && result.errors.contains("push:{c}:job-commands"), "\(result)")
-            #expect(
-                result.output.contains(
-                    "campaign sale in queues a, b is cancelled: 0 notifications were delivered, and 0 were in flight"),
-                "\(result)")
+            try await apnsWorker(url, "campaign", "cancel", "sale", "--yes").fails(1, "push:{c}:job-commands").shows(
+                "campaign sale in queues a, b is cancelled: 0 notifications were delivered, and 0 were in flight")
             // Those that come later, too.
             for queue in ["a", "b"] {
                 let jobs = TestJob.many(50, prefix: queue + "2", members: #""campaign":"sale","#)
@@ -170,29 +149,23 @@ extension EndToEnd {
             try redis.push(
                 [Self.fanOut(0, of: 500, campaign: "spring")] + TestJob.many(300, members: #""campaign":"spring","#))
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            try await eventually("it is at work") { try redis.counted("delivered") == 800 }
-            var result = try await Self.run("campaign", "cancel", "spring", "--yes", redis: redis.url)
-            #expect(
-                result.status == 0
-                    && result.output.hasPrefix(
-                        "campaign spring in queue default is cancelled: 800 notifications were delivered")
-            )
-            #expect(result.output.contains("apns-worker campaign requeue spring"))
+            try await redis.has(800)
+            try await apnsWorker(redis.url, "campaign", "cancel", "spring", "--yes").succeeds(
+                "apns-worker campaign requeue spring"
+            ).begins("campaign spring in queue default is cancelled: 800 notifications were delivered")
             try redis.push(
                 [Self.fanOut(1, of: 50, campaign: "spring")]
                     + TestJob.many(20, prefix: "e", members: #""campaign":"spring","#))
-            try await eventually("they are dropped") { try redis.counted("cancelled") == 70 }
+            try await redis.has(70, "cancelled")
             #expect(try QueueContents(redis).dead.count == 21)
             // A job that is requeued before the cancellation ends is still sent, and the others stay cancelled.
-            result = try await Self.run("requeue", "--id", "job-e2", redis: redis.url)
-            #expect(result.status == 0)
-            try await eventually("it is delivered") { try redis.counted("delivered") == 801 }
-            result = try await Self.run("campaign", "requeue", "spring", redis: redis.url)
-            #expect(result.status == 0 && result.output.contains("requeued 20 jobs"), "\(result)")
+            try await apnsWorker(redis.url, "requeue", "--id", "job-e2").succeeds()
+            try await redis.has(801)
+            try await apnsWorker(redis.url, "campaign", "requeue", "spring").succeeds("requeued 20 jobs")
             try redis.push(TestJob.many(5, prefix: "f", members: #""campaign":"spring","#))
-            try await eventually("all are delivered") { try redis.counted("delivered") == 875 }
-            result = try await Self.run("campaign", "requeue", "spring", redis: redis.url)
-            #expect(result.output.contains("was not cancelled") && !result.output.contains("requeued"))
+            try await redis.has(875)
+            try await apnsWorker(redis.url, "campaign", "requeue", "spring").shows("was not cancelled").lacks(
+                "requeued")
             _ = try await worker.stop()
             let account = try await simulator.stop()
             #expect(account.accepted == 875 && account.duplicates == 0)
@@ -203,8 +176,8 @@ extension EndToEnd {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            var result = try await Self.run("campaign", "pause", "spring", "--reason", "wait", redis: redis.url)
-            #expect(result.status == 0 && result.output.hasPrefix("campaign spring in queue default is paused"))
+            try await apnsWorker(redis.url, "campaign", "pause", "spring", "--reason", "wait").succeeds()
+                .begins("campaign spring in queue default is paused")
             try redis.push(
                 TestJob.many(40, members: #""campaign":"spring","#)
                     + TestJob.many(10, prefix: "b", members: #""campaign":"autumn","#))
@@ -217,14 +190,10 @@ extension EndToEnd {
                 retries.count == 40
                     && retries.allSatisfy { String(decoding: $0.body, as: UTF8.self).contains("CampaignPaused") })
             #expect(try await Self.show("spring", redis: redis.url).state == "paused")
-            result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
-            #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
+            try await apnsWorker(redis.url, "campaign", "resume", "spring").succeeds("is resumed")
             // Soon, not only when they would have been due.
-            try await eventually("all are delivered") {
-                try redis.counted("delivered") == 50
-            }
-            result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
-            #expect(result.status == 1 && result.errors.contains("was not paused"))
+            try await redis.has(50)
+            try await apnsWorker(redis.url, "campaign", "resume", "spring").fails(1, "was not paused")
             _ = try await worker.stop()
             #expect(try await simulator.stop().duplicates == 0)
         }
@@ -233,9 +202,8 @@ extension EndToEnd {
         func limit() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
-            var result = try await Self.run("campaign", "limit", "slow", "--per-second", "5", redis: redis.url)
-            #expect(
-                result.status == 0 && result.output == "campaign slow in queue default is limited to 5 per second\n")
+            try await apnsWorker(redis.url, "campaign", "limit", "slow", "--per-second", "5").succeeds()
+                .prints("campaign slow in queue default is limited to 5 per second\n")
             let workers = try (0..<2).map { _ in try WorkerProcess(redis: redis.url, endpoint: simulator.port) }
             let start = ContinuousClock.now
             try redis.push(
@@ -247,10 +215,9 @@ extension EndToEnd {
             let early = try await Self.show("slow", redis: redis.url).outcomes["delivered"] ?? 0
             // The first is sent at once.
             #expect(early <= Int((ContinuousClock.now - start) / .seconds(1)) * 5 + 6)
-            let list = try await Self.run("campaign", "list", redis: redis.url).output
-            #expect(list.contains("running, 5/s"))
-            result = try await Self.run("campaign", "limit", "slow", "--off", redis: redis.url)
-            #expect(result.output == "campaign slow in queue default has no limit\n")
+            try await apnsWorker(redis.url, "campaign", "list").shows("running, 5/s")
+            try await apnsWorker(redis.url, "campaign", "limit", "slow", "--off").prints(
+                "campaign slow in queue default has no limit\n")
             // Soon, not only when their turns would have come.
             try await eventually("all are delivered") {
                 try Self.delivered("slow", redis) == 400
@@ -266,7 +233,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
                 options: ["--format", "sidekiq", "--list", "queue:push"])
-            _ = try await Self.run("campaign", "cancel", "spring", "--yes", redis: redis.url)
+            _ = try await apnsWorker(redis.url, "campaign", "cancel", "spring", "--yes")
             let connection = try redis.connect()
             for (number, campaign) in ["spring", "autumn"].enumerated() {
                 let argument = #"{"token":"\#(TestJob.token("a", number))","alert":"x","campaign":"\#(campaign)"}"#
@@ -314,33 +281,30 @@ extension EndToEnd {
             #expect(report.contains(#""latency_p99_ms":"#) && report.contains(#""ended_per_second":"#), "\(report)")
 
             // It is for callbacks too, but not for those that ask for an outcome.
-            let output = FileManager.default.temporaryDirectory.appending(path: "results-\(UUID().uuidString)")
-            defer { try? FileManager.default.removeItem(at: output) }
+            let output = redis.directory.appending(path: "results")
             for filter in [["--outcome", "invalid_token"], ["--event", "campaign_finished"]] {
-                let result = try await redis.apnsWorker(
+                try await redis.apnsWorker(
                     ["results", "--exec", "cat >> '\(output.path)'", "--once", "--since", "1h", "--group", filter[1]]
-                        + filter)
-                #expect(result.ending == .exited(0), "\(result.errors)")
+                        + filter
+                ).succeeds()
             }
             let lines = try String(contentsOf: output, encoding: .utf8).split(separator: "\n")
             #expect(lines.count == 1 && lines[0].contains(#""event":"campaign_finished""#), "\(lines)")
             #expect(lines.first?.contains(#""report":{"total":\#(count),"#) == true, "\(lines)")
 
-            var result = try await Self.run("campaign", "report", "spring", redis: redis.url)
-            #expect(result.status == 0 && result.output.contains(/State +finished/), "\(result)")
-            result = try await Self.run("campaign", "report", "spring", "--json", redis: redis.url)
+            try await apnsWorker(redis.url, "campaign", "report", "spring").succeeds().matches(
+                /State +finished/)
             let object = try #require(
-                try JSONSerialization.jsonObject(with: Data(result.output.utf8)) as? [String: Any])
+                try await apnsWorker(redis.url, "campaign", "report", "spring", "--json").objects.first)
             #expect(object["finished"] as? Bool == true && object["ended"] as? Int == count)
             // The simulator answers after at least 10 ms.
             let half = try #require(object["latency_p50_ms"] as? Int)
             #expect(half >= 8 && object["latency_p99_ms"] as? Int ?? 0 >= half, "\(object)")
             let rates = try #require(object["rates"] as? [[String: Any]])
             #expect(rates.reduce(0) { $0 + ($1["ended"] as? Int ?? 0) } == count, "\(rates)")
-            result = try await Self.run("campaign", "report", "spring", "--html", redis: redis.url)
-            #expect(result.output.hasPrefix("<!DOCTYPE html>") && result.output.contains("<svg"))
-            #expect(!result.output.contains("<script"))
-            _ = try await simulator.stop()
+            try await apnsWorker(redis.url, "campaign", "report", "spring", "--html").shows("<svg").begins(
+                "<!DOCTYPE html>"
+            ).lacks("<script")
         }
 
         @Test("a campaign whose lines are enqueued twice finishes, because duplicates count as dropped")
@@ -362,7 +326,6 @@ extension EndToEnd {
                 let shown = try await Self.show(campaign, redis: redis.url)
                 #expect(shown.total == total && shown.left == 0 && shown.outcomes["dropped"] == dropped, "\(shown)")
             }
-            _ = try await simulator.stop()
         }
 
         @Test("a campaign of enqueued lines finishes after the last line, and one of single jobs does not")
@@ -370,16 +333,14 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers()
             let worker = try WorkerProcess(redis, simulator, ["--results", "failures"])
             let lines = TestJob.many(2500, members: #""campaign":"lines","#).joined(separator: "\n")
-            let result = try await redis.apnsWorker(["enqueue"], input: lines)
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            try await redis.apnsWorker(["enqueue"], input: lines).succeeds()
             let single = ["enqueue", "--token", TestJob.token("b", 1), "--alert", "x", "--campaign", "single"]
             #expect(try await redis.apnsWorker(single).ending == .exited(0))
-            try await eventually("all are delivered") { try redis.counted("delivered") == 2501 }
+            try await redis.has(2501)
             _ = try await worker.stop()
             let events = try storedResults(redis).filter { $0["event"] != nil }
             #expect(events.map { $0["campaign"] } == ["lines"])
             #expect(events.first?["report"]?.contains(#""total":2500"#) == true, "\(events)")
-            _ = try await simulator.stop()
         }
 
         @Test(
@@ -392,10 +353,10 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(
                 rules: ["prefix=dead,answer=410"], options: ["--delay", "30ms±20ms"])
             let (count, minimum, streams) = (6000, 300, 50)
-            var result = try await Self.run(
-                "campaign", "guard", "spring", "--stop-if", "invalid_token>5%", "--min", "\(minimum)", "--queue", "a,b",
-                redis: redis.url)
-            #expect(result.status == 0 && result.output.contains("is paused if invalid_token>5%"), "\(result)")
+            try await apnsWorker(
+                redis.url, "campaign", "guard", "spring", "--stop-if", "invalid_token>5%", "--min", "\(minimum)",
+                "--queue", "a,b"
+            ).succeeds("is paused if invalid_token>5%")
             for queue in ["a", "b"] {
                 try redis.server(ofQueue: queue).push(
                     (0..<count).map { number in
@@ -409,14 +370,14 @@ extension EndToEnd {
                 redis: redis.url, endpoint: simulator.port,
                 options: ["--queue", "a,b", "--max-connections", "1", "--max-streams", "\(streams)", "--lanes", "1"])
             func campaigns() async throws -> [Shown] {
-                let text = try await Self.run("campaign", "show", "spring", "--json", redis: redis.url).output
+                let text = try await apnsWorker(redis.url, "campaign", "show", "spring", "--json").output
                 return try text.split(separator: "\n").map { try Self.shown(String($0)) }
             }
             try await eventually("both parts are paused") {
                 try await campaigns().filter { $0.state == "stopped" }.count == 2
             }
             try await eventually("the other campaign is delivered") {
-                try await Self.run("campaign", "show", "autumn", "--json", redis: redis.url).output
+                try await apnsWorker(redis.url, "campaign", "show", "autumn", "--json").output
                     .split(separator: "\n").allSatisfy { try Self.shown(String($0)).outcomes["delivered"] == 100 }
             }
             let parts = try await campaigns()
@@ -427,13 +388,10 @@ extension EndToEnd {
             #expect(
                 worker.process.errors.contains("campaign_stopped") || worker.process.output.contains("campaign_stopped")
             )
-            result = try await Self.run("status", redis: redis.url)
-            #expect(result.output.contains("campaign spring is paused by its guard in"), "\(result.output)")
+            try await apnsWorker(redis.url, "status").shows("campaign spring is paused by its guard in")
 
-            result = try await Self.run("campaign", "guard", "spring", "--off", redis: redis.url)
-            #expect(result.status == 0, "\(result)")
-            result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
-            #expect(result.status == 0, "\(result)")
+            try await apnsWorker(redis.url, "campaign", "guard", "spring", "--off").succeeds()
+            try await apnsWorker(redis.url, "campaign", "resume", "spring").succeeds()
             // A third has invalid tokens.
             try await eventually("all others are delivered") {
                 try ["a", "b"].allSatisfy { queue in
@@ -451,31 +409,27 @@ extension EndToEnd {
         @Test("a guard never pauses a campaign below its minimum")
         func guardedMinimum() async throws {
             let (redis, simulator) = try await startServers(rules: ["prefix=dead,answer=410"])
-            let set = try await Self.run(
-                "campaign", "guard", "spring", "--stop-if", "invalid_token>1%,dead>1%", "--min", "501", redis: redis.url
-            )
-            #expect(set.status == 0, "\(set)")
+            try await apnsWorker(
+                redis.url, "campaign", "guard", "spring", "--stop-if", "invalid_token>1%,dead>1%", "--min", "501"
+            ).succeeds()
             try redis.push(TestJob.many(500, prefix: "dead", members: #""campaign":"spring","#))
             _ = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let shown = try await Self.show("spring", redis: redis.url)
             #expect(shown.outcomes["invalid_token"] == 500 && shown.state == "running")
-            _ = try await simulator.stop()
         }
 
         @Test("mistakes are refused, and names from other programs cannot harm a terminal")
         func mistakes() async throws {
             let redis = try RedisServer()
-            var result = try await Self.run("campaign", "cancel", "spring", redis: redis.url)
-            #expect(result.status == 64 && result.errors.contains("--yes"))
+            try await apnsWorker(redis.url, "campaign", "cancel", "spring").fails(64, "--yes")
             #expect(try redis.run("KEYS", "*") == .array([]))
-            result = try await Self.run("campaign", "show", "sprin", redis: redis.url)
-            #expect(result.status == 1 && result.errors == "no queue knows a campaign sprin; there are none\n")
-            result = try await Self.run("campaign", "limit", "spring", redis: redis.url)
-            #expect(result.status == 64 && result.errors.contains("--per-second or --off"))
-            result = try await Self.run("campaign", "pause", String(repeating: "x", count: 101), redis: redis.url)
-            #expect(result.status == 64 && result.errors.contains("1 to 100 bytes"))
-            result = try await Self.run("campaign", "list", redis: redis.url)
-            #expect(result.status == 0 && result.errors == "there are no campaigns\n")
+            let unknown = try await apnsWorker(redis.url, "campaign", "show", "sprin").fails(1)
+            #expect(unknown.errors == "no queue knows a campaign sprin; there are none\n")
+            try await apnsWorker(redis.url, "campaign", "limit", "spring").fails(
+                64, "--per-second or --off")
+            try await apnsWorker(redis.url, "campaign", "pause", String(repeating: "x", count: 101)).fails(
+                64, "1 to 100 bytes")
+            #expect(try await apnsWorker(redis.url, "campaign", "list").succeeds().errors == "there are no campaigns\n")
             try redis.run("ZADD", "push:{default}:campaigns", "1", "\u{1B}[31mred")
             try redis.run(
                 "HSET", "push:{default}:campaign:\u{1B}[31mred", "delivered", "3", "dead:\u{1B}x", "1", "total", "x")
@@ -483,8 +437,7 @@ extension EndToEnd {
                 "HSET", "push:{default}:job-commands", "campaign:\u{1B}y",
                 #"{"state":"paused","at":1e15,"by":"\u001b"}"#)
             for arguments in [["list"], ["list", "--json"], ["show", "red"]] {
-                let result = try await CommandLineTests.run(
-                    ["campaign"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                let result = try await redis.apnsWorker(["campaign"] + arguments)
                 #expect(!(result.output + result.errors).contains("\u{1B}"), "\(arguments)")
             }
         }

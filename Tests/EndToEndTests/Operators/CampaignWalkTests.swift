@@ -40,9 +40,8 @@ extension EndToEnd {
             try stage.server(of: "queue:push").run(
                 "RPUSH", "queue:push", #"{"class":"PushJob","args":[\#(old)],"jid":"1","queue":"push"}"#,
                 #"{"class":"PushJob","args":[{"token":"x"}],"jid":"2","queue":"push"}"#)
-            let check = try await stage.run(["check", "--jobs-from", "queue:push", "--format", "sidekiq"])
-            #expect(check.ending == .exited(1), "\(check)")
-            #expect(check.output.contains("2 jobs from queue:push: 1 would be sent"), "\(check)")
+            try await stage.run(["check", "--jobs-from", "queue:push", "--format", "sidekiq"]).ends(
+                1, "2 jobs from queue:push: 1 would be sent")
 
             // A third of the canary's tokens is invalid.
             let simulator = try await SimulatorProcess(manyTokens: true, options: ["--control-port", "0"])

@@ -38,8 +38,7 @@ extension EndToEnd {
             #expect(try await dead("list", "--by", "reason").output == "60\tUnknownApp\n1\tBadPayload\n")
             #expect(try await dead("list", "--by", "app,reason").output == "60\t-\tUnknownApp\n1\tone\tBadPayload\n")
             #expect(try await dead("list", "--count", "--reason", "Bad*").output == "1\n")
-            let nothing = try await dead("list", "--app", "nobody")
-            #expect(nothing.ending == .exited(0) && nothing.errors.contains("none of the 61 dead letters"))
+            try await dead("list", "--app", "nobody").succeeds().reports("none of the 61 dead letters")
         }
 
         @Test("for programs each dead letter is a line of JSON, and all are listed by default")
@@ -61,9 +60,8 @@ extension EndToEnd {
             try redis.bury([Self.hostile, .numbered(1), .numbered(2)])
             let list = try await dead("list", "--json", "--reason", "BadPayload").objects
             let key = try #require(list.first?["key"] as? String)
-            let shown = try await dead("show", key)
-            #expect(shown.output.contains(/tokens +ab cd\n/) && shown.output.contains(#"{"payload":"secret"}"#))
-            #expect(!shown.output.contains("\u{1B}") && !shown.output.contains("\u{0}"))
+            try await dead("show", key).shows(#"{"payload":"secret"}"#).lacks("\u{1B}", "\u{0}").matches(
+                /tokens +ab cd\n/)
             // Its bytes are not UTF-8.
             let process = try ChildProcess(
                 BuiltProgram.path("apns-worker"), ["dead", "show", "--raw", key, "--redis", redis.url])
@@ -73,20 +71,16 @@ extension EndToEnd {
             #expect(object["job_base64"] as? String == Data(Self.hostile.original).base64EncodedString())
             let text = try #require(try await dead("show", "--json", "--id", "job-1").objects.first)
             #expect((text["job"] as? String).map { Array($0.utf8) } == TestLetter.numbered(1).original)
-            let missing = try await dead("show", "0123456789")
-            #expect(missing.ending == .exited(1) && missing.errors.contains("there are 2 UnknownApp, 1 BadPayload"))
-            let several = try await dead("show", "--raw", "--id", "job-1", "--id", "job-2")
-            #expect(several.ending != .exited(0) && several.output.isEmpty, "\(several)")
-            #expect(several.errors.contains("pass the key of one"))
+            try await dead("show", "0123456789").fails(1, "there are 2 UnknownApp, 1 BadPayload")
+            try await dead("show", "--raw", "--id", "job-1", "--id", "job-2").fails("pass the key of one").prints("")
         }
 
         @Test("delete asks for confirmation or needs --yes, and deletes exactly the selection")
         func delete() async throws {
             try redis.bury((0..<20).map { TestLetter.numbered($0, reason: $0 < 5 ? "Old" : "New") })
-            let unasked = try await dead("delete", "--reason", "Old")
-            #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
-            let dry = try await dead("delete", "--reason", "Old", "--dry-run")
-            #expect(dry.output == "would have deleted 5 dead letters of queue default: 5 Old\n")
+            try await dead("delete", "--reason", "Old").fails("pass --yes")
+            try await dead("delete", "--reason", "Old", "--dry-run").prints(
+                "would have deleted 5 dead letters of queue default: 5 Old\n")
             #expect(try QueueContents(redis).dead.count == 20)
             let deleted = try await dead("delete", "--reason", "Old", "--yes", "--json")
             let object = try #require(try deleted.objects.first)

@@ -34,17 +34,11 @@ extension EndToEnd {
             ])
 
             for text in [token, token.uppercased(), "<\(token)>"] {
-                let page = try await stage.run(["device", text])
-                #expect(page.ending == .exited(0), "\(page.errors)")
-                #expect(
-                    page.output.contains(
-                        /invalid +since 2\d{3}-[^:]+:\d\d:\d\dZ, \d+s ago: Unregistered, for com\.example\.\w+/),
-                    "\(page.output)")
-                #expect(page.output.contains(/throttled +until 2096-/) && page.output.contains(/registered +2026-/))
-                #expect(page.output.contains(/invalid_token +Unregistered +410 +default +first/))
-                #expect(page.output.contains(/scheduled +[0-9a-f]{10} .* reminder/))
-                #expect(page.output.contains(/BadPayload +- +letter/))
-                #expect(!page.output.contains("other") && !page.output.contains("job-7"))
+                try await stage.run(["device", text]).succeeds().lacks("other", "job-7").matches(
+                    /invalid +since 2\d{3}-[^:]+:\d\d:\d\dZ, \d+s ago: Unregistered, for com\.example\.\w+/
+                ).matches(/throttled +until 2096-/).matches(/registered +2026-/).matches(
+                    /invalid_token +Unregistered +410 +default +first/
+                ).matches(/scheduled +[0-9a-f]{10} .* reminder/).matches(/BadPayload +- +letter/)
             }
             let object = try #require(try await stage.objects(["device", token, "--json"]).first)
             #expect(object["token"] as? String == token && object["throttled_until"] as? Int == 4_000_000_000_000)
@@ -54,7 +48,6 @@ extension EndToEnd {
             #expect(results.first?["status"] as? Int == 410 && (results.first?["at"] as? Int ?? 0) > 1_700_000_000_000)
             #expect((object["jobs"] as? [[String: Any]])?.first?["state"] as? String == "scheduled")
             #expect((object["dead_letters"] as? [[String: Any]])?.first?["id"] as? String == "letter")
-            _ = try await simulator.stop()
         }
 
         @Test(
@@ -84,10 +77,8 @@ extension EndToEnd {
             }
             let exported = try #require(try await stage.objects(["device", "export", token]).first)
             #expect((exported["jobs"] as? [Any])?.count == 1 && (exported["dead_letters"] as? [Any])?.count == 1)
-            let without = try await stage.run(["device", "forget", token], input: "")
-            #expect(without.ending == .exited(64), "\(without.errors)")
-            let forgotten = try await stage.run(["device", "forget", token, "--yes", "--json"])
-            #expect(forgotten.ending == .exited(0), "\(forgotten.errors)")
+            try await stage.run(["device", "forget", token], input: "").fails(64)
+            let forgotten = try await stage.run(["device", "forget", token, "--yes", "--json"]).succeeds()
             let kinds = try #require(forgotten.objects.first?["by_kind"] as? [String: Int])
             #expect(kinds["job"] == 1 && kinds["dead_letter"] == 1 && kinds["reserved_id"] == 1, "\(kinds)")
             #expect(kinds["invalid_token"] == 1 && kinds["announcement"] ?? 0 > 0, "\(kinds)")
@@ -99,29 +90,24 @@ extension EndToEnd {
                 }
             }
             // The scheduled job still goes to the other device.
-            let run = try await stage.run(["jobs", "run", "--id", "later", "--yes"])
-            #expect(run.ending == .exited(0), "\(run.errors)")
+            try await stage.run(["jobs", "run", "--id", "later", "--yes"]).succeeds()
             try await eventually("it is sent") { try stage.contents().count("delivered") == 2 }
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("an unknown device, and a text that is not a token")
         func unknown() async throws {
             let stage = try await RedisStage(.single)
             let token = TestJob.token("a", 1)
-            let page = try await stage.run(["device", token])
-            #expect(page.ending == .exited(0), "\(page.errors)")
-            #expect(page.output.contains(/invalid +no\nthrottled +no\nregistered +not recorded\n/))
-            #expect(page.output.contains("RESULTS  none\nnote: no worker has said yet which results are kept\n"))
-            #expect(page.output.contains("JOBS  none\n") && page.output.contains("DEAD LETTERS  none\n"))
+            try await stage.run(["device", token]).succeeds(
+                "RESULTS  none\nnote: no worker has said yet which results are kept\n", "JOBS  none\n",
+                "DEAD LETTERS  none\n"
+            ).matches(/invalid +no\nthrottled +no\nregistered +not recorded\n/)
             let object = try #require(try await stage.objects(["device", token, "--json"]).first)
             #expect(object["invalid"] == nil && (object["jobs"] as? [Any])?.isEmpty == true)
-            let forget = try await stage.run(["device", "forget", "\(token.prefix(8))…", "--yes"])
-            #expect(
-                forget.errors.contains("name the whole token, because another device's may begin"), "\(forget.errors)")
-            let wrong = try await stage.run(["device", "zz"])
-            #expect(wrong.ending != .exited(0) && wrong.errors.contains("not hexadecimal"))
+            try await stage.run(["device", "forget", "\(token.prefix(8))…", "--yes"]).reports(
+                "name the whole token, because another device's may begin")
+            try await stage.run(["device", "zz"]).fails("not hexadecimal")
         }
 
         @Test("eight digits are enough if they are those of only one token")

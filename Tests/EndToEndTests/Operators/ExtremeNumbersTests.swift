@@ -317,7 +317,6 @@ extension EndToEnd {
             #expect(worker.process.ending == nil, "\(worker.process.failure("the worker ended"))")
             worker.process.kill()
             web.kill()
-            _ = try await simulator.stop()
         }
     }
 }

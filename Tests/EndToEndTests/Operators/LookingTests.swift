@@ -70,8 +70,7 @@ extension EndToEnd {
             for (commands, limit) in [(looking, Self.limit), (searching, 6 * Self.count * Self.size)] {
                 for command in commands {
                     let found = try await bytes {
-                        _ = try await CommandLineTests.run(
-                            command, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                        _ = try await redis.apnsWorker(command)
                     }
                     #expect(found <= limit, "\(command.joined(separator: " ")): \(found) bytes")
                 }

@@ -7,27 +7,28 @@ extension EndToEnd {
     /// page of the dashboard or one that it links to, and cured with one command.
     @Suite("Scenes of an operator on call")
     struct OnCallSceneTests {
-        /// The commands that an operator gives, and the pages that they open.
+        /// A worker, and the commands that its operator gives, and the pages that they open.
         private final class Operator {
             let redis: RedisServer
-            let web: WebProcess
+            let worker: WorkerProcess
+            private let simulator: SimulatorProcess
+            private let web: WebProcess
             private let token: String
             private(set) var commands = 0
             private(set) var pages = 0
 
-            init(_ redis: RedisServer) async throws {
-                self.redis = redis
+            init(_ environment: [String: String] = [:], rules: [String] = []) async throws {
+                (redis, simulator) = try await startServers(rules: rules)
                 let (web, tokens) = try await WebProcess.start(redis.url, ["ann": ["--role", "operator"]])
                 (self.web, token) = (web, tokens["ann"] ?? "")
+                worker = try WorkerProcess(redis, simulator, environment: environment)
             }
 
             /// Gives a command.
             func ask(_ arguments: String...) async throws -> String {
                 commands += 1
-                let process = try ChildProcess(
-                    BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
-                _ = try await process.wait()
-                return process.output + process.errors
+                let result = try await redis.apnsWorker(arguments)
+                return result.output + result.errors
             }
 
             /// Opens a page, and returns its text.
@@ -51,9 +52,8 @@ extension EndToEnd {
 
         @Test("a: nothing is sent, because a deploy paused the queue")
         func pausedQueue() async throws {
-            let (redis, simulator) = try await startServers()
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator)
+            let person = try await Operator()
+            let (redis, worker) = (person.redis, person.worker)
             _ = try await apnsWorker(redis.url, "pause", "--reason", "deploy 1742")
             let hours = Int(Date().timeIntervalSince1970) - 7200
             try redis.push([Self.job("a", #""enqueued_at":\#(hours),"#)])
@@ -63,17 +63,15 @@ extension EndToEnd {
             #expect(page.contains("queue default is paused") && page.contains("deploy 1742") && page.contains("resume"))
             person.found(commands: 1, pages: 1)
             _ = try await person.ask("resume", "--queue", "default")
-            try await eventually("it is sent") { try redis.counted("delivered") == 1 }
+            try await redis.has(1)
             #expect(person.commands == 1)
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("b: a wrong campaign goes out, and after its cancel no number reads as if it went on")
         func wrongCampaign() async throws {
-            let (redis, simulator) = try await startServers()
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator)
+            let person = try await Operator()
+            let (redis, worker) = (person.redis, person.worker)
             _ = try await apnsWorker(redis.url, "campaign", "limit", "spring", "--per-second", "20")
             try redis.run("HSET", "push:{default}:campaign:spring", "total", "2000")
             try redis.push((0..<2000).map { Self.job("c\($0)", #""campaign":"spring","#, token: $0) })
@@ -94,18 +92,16 @@ extension EndToEnd {
                 page.contains("cancelled") && page.contains("nothing has ended lately")
                     && !page.contains("at this rate"))
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test(
             "c: did a device get a push? Deliveries that are not kept are not denied.", arguments: ["all", "failures"])
         func oneDevice(results: String) async throws {
-            let (redis, simulator) = try await startServers()
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_RESULTS": results])
+            let person = try await Operator(["APNS_WORKER_RESULTS": results])
+            let (redis, worker) = (person.redis, person.worker)
             let device = TestJob.token("0d", 7)
             try redis.push([Self.job("order-1742", token: 7)])
-            try await eventually("it is delivered") { try redis.counted("delivered") == 1 }
+            try await redis.has(1)
             let (shown, page) = (try await person.ask("device", device), try await person.open("/devices/\(device)"))
             let (found, search) = (
                 try await person.ask("results", "--id", "order-1742"), try await person.open("/search?q=order-1742")
@@ -124,16 +120,13 @@ extension EndToEnd {
             }
             person.found()
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("d: a key was revoked, and the same with one odd answer", arguments: [true, false])
         func revokedKey(isRevoked: Bool) async throws {
-            let redis = try RedisServer()
             let one = isRevoked ? "" : "prefix=\(TestJob.token("0d", 7)),times=1,"
-            let simulator = try await SimulatorProcess(rules: ["\(one)answer=InvalidProviderToken"])
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator)
+            let person = try await Operator(rules: ["\(one)answer=InvalidProviderToken"])
+            let (redis, worker) = (person.redis, person.worker)
             try redis.push((0..<30).map { Self.job("k\($0)", token: $0) })
             if isRevoked {
                 try await eventually("it is a problem") {
@@ -148,14 +141,12 @@ extension EndToEnd {
             }
             person.found(commands: 1, pages: 1)
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("e: the queue grows faster than it is sent")
         func backlog() async throws {
-            let (redis, simulator) = try await startServers()
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_MAX_PER_SECOND": "5"])
+            let person = try await Operator(["APNS_WORKER_MAX_PER_SECOND": "5"])
+            let (redis, worker) = (person.redis, person.worker)
             let ago = Int(Date().timeIntervalSince1970) - 1200
             try redis.push((0..<3000).map { Self.job("j\($0)", #""enqueued_at":\#(ago),"#, token: $0) })
             try await eventually("it is late") { try await FleetView(redis.url).kinds.contains("too_old default") }
@@ -164,14 +155,12 @@ extension EndToEnd {
             #expect(page.contains("The oldest job should have been sent") && page.contains("By campaign"))
             person.found(commands: 1, pages: 1)
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("f: one tenant floods, also while a limit defers its jobs")
         func flood() async throws {
-            let (redis, simulator) = try await startServers()
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator)
+            let person = try await Operator()
+            let (redis, worker) = (person.redis, person.worker)
             let limited = #""fair":"acme","fair_per_second":1,"labels":{"plan":"free"},"#
             try redis.push(
                 (0..<500).map { Self.job("f\($0)", limited, token: $0) } + [Self.job("other", #""fair":"blue","#)])
@@ -184,16 +173,14 @@ extension EndToEnd {
             #expect(try await person.ask("jobs", "list", "--by", "label.plan").contains("\tfree\n"))
             #expect(try await person.ask("jobs", "cancel", "--fair", "acme", "--yes").contains("cancelled 4"))
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("g: Redis is nearly full")
         func fullRedis() async throws {
-            let (redis, simulator) = try await startServers()
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator)
+            let person = try await Operator()
+            let (redis, worker) = (person.redis, person.worker)
             try redis.push([Self.job("a")])
-            try await eventually("it works") { try redis.counted("delivered") == 1 }
+            try await redis.has(1)
             let info = try #require(redis.run("INFO", "memory").text?.firstMatch(of: /used_memory:(\d+)/))
             try redis.run("CONFIG", "SET", "maxmemory", "\((Int(info.1) ?? 0) * 106 / 100)")
             try await eventually("it is a problem") {
@@ -203,14 +190,12 @@ extension EndToEnd {
             #expect(status.contains("maxmemory") && page.contains("maxmemory"), "\(status)")
             person.found(commands: 1, pages: 1)
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("h: dead letters of mixed reasons after a bad deploy, and after their cure")
         func deadLetters() async throws {
-            let (redis, simulator) = try await startServers()
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator)
+            let person = try await Operator()
+            let (redis, worker) = (person.redis, person.worker)
             try redis.push(
                 (0..<300).map { Self.job("u\($0)", #""app":"shpo","#, token: $0) }
                     + (0..<40).map { #"{"id":"t\#($0)","token":"not a token","alert":"x"}"# })
@@ -227,16 +212,14 @@ extension EndToEnd {
             // The advice ends with its cure.
             let after = try await person.ask("status")
             #expect(!after.contains("--reason UnknownApp") && after.contains("MalformedToken 40"), "\(after)")
-            _ = try await simulator.stop()
         }
 
         @Test("i: a worker hangs")
         func hangingWorker() async throws {
-            let (redis, simulator) = try await startServers()
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_LEASE": "300s"])
+            let person = try await Operator(["APNS_WORKER_LEASE": "300s"])
+            let (redis, worker) = (person.redis, person.worker)
             try redis.push([Self.job("a")])
-            try await eventually("it works") { try redis.counted("delivered") == 1 }
+            try await redis.has(1)
             try await worker.process.pause()
             try await eventually("it is silent") {
                 try await FleetView(redis.url).problems.contains { $0.kind == "worker_silent" }
@@ -246,15 +229,12 @@ extension EndToEnd {
             person.found(commands: 1, pages: 1)
             worker.process.send(SIGCONT)
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
 
         @Test("j: invalid tokens explode")
         func invalidTokens() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=0d,answer=410"])
-            let person = try await Operator(redis)
-            let worker = try WorkerProcess(redis, simulator)
+            let person = try await Operator(rules: ["prefix=0d,answer=410"])
+            let (redis, worker) = (person.redis, person.worker)
             try redis.push((0..<150).map { Self.job("i\($0)", token: $0) } + TestJob.many(200, prefix: "a"))
             try await eventually("they ended") {
                 try redis.counted("invalid_token") == 150 && redis.counted("delivered") == 200
@@ -265,7 +245,6 @@ extension EndToEnd {
             #expect(by.contains(/150 +Unregistered +com.example.app/), "\(by)")
             person.found(commands: 2, pages: 1)
             _ = try await worker.stop()
-            _ = try await simulator.stop()
         }
     }
 }

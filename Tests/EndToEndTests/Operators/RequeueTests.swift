@@ -206,8 +206,7 @@ extension EndToEnd {
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
             let redis = try RedisServer()
             try redis.bury([.numbered(1)])
-            let result = try await tool.run(flags.0, redis: redis).fails(64)
-            #expect(result.errors.contains(flags.words), "\(result.errors)")
+            try await tool.run(flags.0, redis: redis).fails(64).reports(flags.words)
             #expect(try QueueContents(redis).dead.count == 1)
         }
 

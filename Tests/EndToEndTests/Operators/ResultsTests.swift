@@ -34,10 +34,7 @@ extension EndToEnd {
             let good = try await redis.pushGoodOnes(until: "those with two attempts have ended") {
                 try QueueContents(redis).deadReasons["AttemptsExhausted"] == 3
             }
-            let account = try await worker.stop()
-            let queue = try QueueContents(redis)
-            expectAgreement(account, queue, try await simulator.account())
-            let seen = try await simulator.stop()
+            let (account, queue, seen) = try await redis.stop(worker, simulator)
             let results = try storedResults(redis)
 
             #expect(

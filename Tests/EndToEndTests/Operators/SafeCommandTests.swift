@@ -18,9 +18,7 @@ extension EndToEnd {
             try redis.bury([.numbered(1)])
             try redis.run("SADD", "push:{shared}:invalid-tokens", "ab")
             let before = try redis.run("DBSIZE")
-            let result = try await redis.apnsWorker(arguments)
-            #expect(result.ending == .exited(64) && result.output.isEmpty, "\(result)")
-            #expect(result.errors.contains("there is no terminal; pass --yes"), "\(result.errors)")
+            try await redis.apnsWorker(arguments).fails(64, "there is no terminal; pass --yes").prints("")
             #expect(try redis.run("DBSIZE") == before && QueueContents(redis).dead.count == 1)
         }
 
@@ -99,9 +97,7 @@ extension EndToEnd {
             #expect(accepted < 200, "\(accepted)")
             try await apnsWorker(redis.url, "resume").succeeds()
             try await simulator.control("DELETE", "/rules")
-            try await eventually("each is sent once") {
-                try redis.counted("delivered") == 605
-            }
+            try await redis.has(605)
             let account = try await worker.stop()
             #expect(account.delivered == 605 && account.possibleDuplicates == 0)
             #expect(try await simulator.stop().duplicates == 0)

@@ -109,8 +109,7 @@ extension EndToEnd {
             let users = folder.url.appending(path: "users").path
             var options = options.map { $0 == "users" ? users : $0 }
             if message.contains("every client") { options += ["--users", users] }
-            let result = try await CommandLineTests.run(["web", "--port", "0"] + options)
-            #expect(result.ending == .exited(64) && result.errors.contains(message), "\(result.errors)")
+            try await CommandLineTests.run(["web", "--port", "0"] + options).fails(64, message)
         }
     }
 }

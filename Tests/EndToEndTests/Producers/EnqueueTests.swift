@@ -47,15 +47,15 @@ extension EndToEnd {
             let made = try #require(one.output.firstMatch(of: /^enqueued 1 job on default, id ([0-9a-f]{24})\n$/)?.1)
             #expect(one.errors == "note: no worker claims jobs from queue default\n")
             #expect(try jobs().first?["id"] as? String == String(made))
-            let given = try await enqueue(Self.flags + ["--id", "order-7", "--json"])
-            #expect(given.output == #"{"id":"order-7","queue":"default"}"# + "\n")
+            try await enqueue(Self.flags + ["--id", "order-7", "--json"]).prints(
+                #"{"id":"order-7","queue":"default"}"# + "\n")
             let lines = [
                 #"  { "token":"ab", "alert": "a b" }"#, #"{"id":"own","token":"ab","alert":"x"}"#, "no json",
                 #"{"token":"ab","alert":"é"}"#,
             ]
             try redis.run("DEL", "push:{default}:jobs")
-            let many = try await enqueue(["--json"], input: lines.joined(separator: "\n"))
-            #expect(many.ending == .exited(1) && many.errors.contains("line 3: the job is not valid JSON"))
+            let many = try await enqueue(["--json"], input: lines.joined(separator: "\n")).fails(
+                1, "line 3: the job is not valid JSON")
             let ids = try many.objects.compactMap { $0["id"] as? String }
             #expect(ids.count == 3 && Set(ids).count == 3 && ids[1] == "own")
             let stored = try QueueContents(redis).jobs.map { String(decoding: $0, as: UTF8.self) }
@@ -65,8 +65,7 @@ extension EndToEnd {
                     #"{"id":"\#(ids[2])","token":"ab","alert":"é"}"#,
                 ])
             // --unchecked leaves lines unchanged.
-            let unchecked = try await enqueue(["--unchecked", "--json"], input: lines[0])
-            #expect(unchecked.output == #"{"queue":"default"}"# + "\n")
+            try await enqueue(["--unchecked", "--json"], input: lines[0]).prints(#"{"queue":"default"}"# + "\n")
             #expect(try QueueContents(redis).jobs.last == Array(lines[0].utf8))
         }
 
@@ -81,8 +80,7 @@ extension EndToEnd {
                 ),
             ] as [([String], String, String, String)])
         func nullID(options: [String], job: String, list: String, member: String) async throws {
-            let result = try await enqueue(["--json"] + options, input: job)
-            #expect(result.ending == .exited(0), "\(result)")
+            let result = try await enqueue(["--json"] + options, input: job).succeeds()
             let id = try #require(try result.objects.first?["id"] as? String)
             let stored = try #require(try redis.run("LINDEX", list, "0").text)
             #expect(stored.contains(member.replacing("ID", with: id)), "\(stored)")
@@ -96,8 +94,7 @@ extension EndToEnd {
             let wrong = #"{"token":"\#(Self.token)","alert":{"title":5}}"#
             let lines = [good] + Array(repeating: misspelled, count: 300) + Array(repeating: wrong, count: 250) + [good]
             let input = lines.joined(separator: "\n")
-            let result = try await enqueue(["--json"], input: input)
-            #expect(result.ending == .exited(1))
+            let result = try await enqueue(["--json"], input: input).fails(1)
             let offset = wrong.utf8.count - 3
             #expect(
                 result.errors == """
@@ -113,12 +110,10 @@ extension EndToEnd {
             let notes = objects.filter { $0["line"] != nil }
             #expect(notes.map { $0["lines"] as? Int } == [300, 250])
             #expect(notes.map { $0["hint"] as? String } == ["unknown_member", nil])
-            let strict = try await enqueue(["--strict"], input: input)
-            #expect(
-                strict.ending == .exited(1) && strict.output == "enqueued 2 jobs on default, refused 550\n", "\(strict)"
-            )
-            let one = try await enqueue(["--token", Self.token, "--payload", #"{"aps":{"badge":"1"}}"#, "--strict"])
-            #expect(one.ending == .exited(64) && one.errors.contains("`aps.badge` must be"), "\(one)")
+            let strict = try await enqueue(["--strict"], input: input).fails(1).prints(
+                "enqueued 2 jobs on default, refused 550\n")
+            try await enqueue(["--token", Self.token, "--payload", #"{"aps":{"badge":"1"}}"#, "--strict"]).fails(
+                64, "`aps.badge` must be")
         }
 
         @Test("reads objects that are written over several lines, and names the first line of a wrong one")
@@ -140,11 +135,10 @@ extension EndToEnd {
                 {"token":"\(Self.token)","alert":"z"}
                 [{"token":"\(Self.token)","alert":"x"}]
                 """
-            let result = try await enqueue([], input: input)
-            #expect(result.output == "enqueued 4 jobs on default, refused 2\n", "\(result)")
-            #expect(
-                result.errors.contains("line 13: the job is not valid JSON: the text ends in the middle of a value"))
-            #expect(result.errors.contains("line 15: the job must be a JSON object; it is an array; push each of its"))
+            try await enqueue([], input: input).reports(
+                "line 13: the job is not valid JSON: the text ends in the middle of a value",
+                "line 15: the job must be a JSON object; it is an array; push each of its"
+            ).prints("enqueued 4 jobs on default, refused 2\n")
             let alerts = try jobs().map { ($0["alert"] as? String) ?? "object" }
             #expect(alerts == ["object", "x", "y", "z"])
             #expect(try QueueContents(redis).jobs.allSatisfy { !$0.contains(UInt8(ascii: "\n")) })
@@ -161,9 +155,9 @@ extension EndToEnd {
         @Test("writes the campaign, labels and send time")
         func members() async throws {
             let before = Date().timeIntervalSince1970
-            let result = try await enqueue(
-                Self.flags + ["--campaign", "spring", "--label", "user=4711", "--label", "url=a=b", "--send-at", "30m"])
-            #expect(result.ending == .exited(0), "\(result.errors)")
+            try await enqueue(
+                Self.flags + ["--campaign", "spring", "--label", "user=4711", "--label", "url=a=b", "--send-at", "30m"]
+            ).succeeds()
             let job = try #require(try jobs().first)
             #expect(job["campaign"] as? String == "spring")
             #expect(job["labels"] as? [String: String] == ["user": "4711", "url": "a=b"])
@@ -176,12 +170,11 @@ extension EndToEnd {
                 (["--send-at", "soon"], "--send-at must be"), (["--label", "x"], "name=value"),
                 (["--label", "a="], "labels"), (["--campaign", ""], "campaign"), (["--wait", "0s"], "--wait"),
             ] {
-                let refused = try await enqueue(Self.flags + wrong)
-                #expect(refused.ending == .exited(64) && refused.errors.contains(part), "\(refused.errors)")
+                try await enqueue(Self.flags + wrong).fails(64, part)
             }
             // Flags for one job would have no effect on lines.
-            let lines = try await enqueue(["--campaign", "spring"], input: #"{"token":"ab","alert":"x"}"#)
-            #expect(lines.ending == .exited(64) && lines.errors.contains("--campaign is for a job given by flags"))
+            try await enqueue(["--campaign", "spring"], input: #"{"token":"ab","alert":"x"}"#).fails(
+                64, "--campaign is for a job given by flags")
             #expect(try QueueContents(redis).jobs.count == 2)
         }
 
@@ -189,16 +182,13 @@ extension EndToEnd {
         func mistakes() async throws {
             // Nothing is known about apps yet.
             #expect(try await enqueue(Self.flags + ["--app", "shop"]).ending == .exited(0))
-            let named = try await enqueue(
-                Self.flags + ["--app", "nosuch"], environment: ["APNS_WORKER_APPS": "shop,news"])
-            #expect(named.ending == .exited(64))
-            #expect(named.errors.contains("no worker has an app nosuch; they have news, shop"), "\(named.errors)")
+            try await enqueue(
+                Self.flags + ["--app", "nosuch"], environment: ["APNS_WORKER_APPS": "shop,news"]
+            ).fails(64, "no worker has an app nosuch; they have news, shop")
             try redis.run("DEL", "push:{default}:jobs")
             let worker = try await worker()
-            let unknown = try await enqueue(Self.flags + ["--app", "defaults"])
-            #expect(unknown.ending == .exited(64))
-            #expect(
-                unknown.errors.contains("no worker has an app defaults; did you mean default?"), "\(unknown.errors)")
+            let unknown = try await enqueue(Self.flags + ["--app", "defaults"]).fails(
+                64, "no worker has an app defaults; did you mean default?")
             let lines = [
                 #"{"id":"a","token":"ab","alert":"x","app":"default"}"#,
                 #"{"id":"b","token":"ab","alert":"x","app":"shop"}"#,
@@ -206,27 +196,22 @@ extension EndToEnd {
                 #"{"id":"d","token":"ab","alert":"x","push_type":"hologram","topic":"com.example.app"}"#,
                 #"{"id":"e","token":"zz","alert":"x"}"#,
             ]
-            let many = try await enqueue(["--json"], input: lines.joined(separator: "\n"))
-            #expect(many.ending == .exited(1))
-            #expect(many.errors.contains("line 2: no worker has an app shop; they have default"), "\(many.errors)")
-            #expect(many.errors.contains("line 3: unknown push type allert; did you mean alert?"))
-            #expect(many.errors.contains("line 5: the device token has a character"))
+            let many = try await enqueue(["--json"], input: lines.joined(separator: "\n")).fails(
+                1, "line 2: no worker has an app shop; they have default",
+                "line 3: unknown push type allert; did you mean alert?", "line 5: the device token has a character")
             #expect(try many.objects.compactMap { $0["id"] as? String } == ["a", "d"])
             let unchecked = try await enqueue(Self.flags + ["--app", "defaults", "--unchecked"])
             #expect(unchecked.ending == .exited(0) && unchecked.errors.isEmpty)
-            try await eventually("it is a dead letter") { try redis.counted("dead:UnknownApp") == 1 }
+            try await redis.has(1, "dead:UnknownApp")
             _ = try await worker.stop()
         }
 
         @Test("uses default if there are several queues, and notes a paused queue and one without a worker")
         func queues() async throws {
             let two = ["APNS_WORKER_QUEUE": "critical,default"]
-            let result = try await enqueue(Self.flags, environment: two)
-            #expect(result.output.hasPrefix("enqueued 1 job on default, id "), "\(result.errors)")
-            let others = try await enqueue(Self.flags, environment: ["APNS_WORKER_QUEUE": "critical,bulk"])
-            #expect(others.ending == .exited(64) && others.errors.contains("--queue"))
-            let named = try await enqueue(Self.flags + ["--queue", "critical,default"])
-            #expect(named.ending == .exited(64))
+            try await enqueue(Self.flags, environment: two).begins("enqueued 1 job on default, id ")
+            try await enqueue(Self.flags, environment: ["APNS_WORKER_QUEUE": "critical,bulk"]).fails(64, "--queue")
+            try await enqueue(Self.flags + ["--queue", "critical,default"]).fails(64)
             let worker = try await worker()
             let quiet = try await enqueue(Self.flags)
             #expect(quiet.errors.isEmpty, "\(quiet.errors)")
@@ -244,29 +229,19 @@ extension EndToEnd {
         func wait(_ results: String) async throws {
             let options = results.isEmpty ? [] : ["--results", results]
             let worker = try await worker(["--simulate-rule", "prefix=1,answer=BadCollapseId"] + options)
-            let good = try await enqueue(Self.flags + ["--wait", "30s"])
-            #expect(good.ending == .exited(0), "\(good.errors)")
-            #expect(
-                good.output.contains(/\ndelivered in \d+ (ms|s) \(attempt 1, apns-id [0-9a-f-]{36}\)\n$/),
-                "\(good.output)")
-            let bad = try await enqueue(["--token", TestJob.token("1", 1), "--alert", "x", "--wait", "30s"])
-            #expect(bad.ending == .exited(1))
-            #expect(
-                bad.output.contains(
-                    /\ndead after \d+ (ms|s): BadCollapseId \(status 400, attempt 1, apns-id [0-9a-f-]{36}\)\n$/),
-                "\(bad.output)")
+            try await enqueue(Self.flags + ["--wait", "30s"]).succeeds().matches(
+                /\ndelivered in \d+ (ms|s) \(attempt 1, apns-id [0-9a-f-]{36}\)\n$/)
+            try await enqueue(["--token", TestJob.token("1", 1), "--alert", "x", "--wait", "30s"]).fails(1).matches(
+                /\ndead after \d+ (ms|s): BadCollapseId \(status 400, attempt 1, apns-id [0-9a-f-]{36}\)\n$/)
             // An unreadable job also has an outcome.
-            let broken = try await enqueue(["--token", "zz", "--alert", "x", "--wait", "30s", "--unchecked"])
-            #expect(
-                broken.ending == .exited(1) && broken.output.contains(": MalformedToken (attempt 0)"),
-                "\(broken.output)")
+            try await enqueue(["--token", "zz", "--alert", "x", "--wait", "30s", "--unchecked"]).ends(
+                1, ": MalformedToken (attempt 0)")
             let many = try await enqueue(
                 [
                     "--token", Self.token, "--token", TestJob.token("1", 2), "--token", Self.token.uppercased(),
                     "--alert",
                     "x", "--id", "fan", "--wait", "30s", "--json",
-                ])
-            #expect(many.ending == .exited(1))
+                ]).fails(1)
             let objects = try many.objects
             #expect(objects.count == 3 && objects[0]["id"] as? String == "fan")
             #expect(Set(objects.dropFirst().compactMap { $0["outcome"] as? String }) == ["delivered", "dead"])
@@ -274,20 +249,17 @@ extension EndToEnd {
             let count = try storedResults(redis).count
             #expect(count == 5)
             _ = try await enqueue(Self.flags)
-            try await eventually("it is delivered") { try redis.counted("delivered") == 3 }
+            try await redis.has(3)
             #expect(try storedResults(redis).count == (results.isEmpty ? 6 : 5))
             _ = try await worker.stop()
         }
 
         @Test("--wait reports why a job has no outcome yet")
         func noOutcome() async throws {
-            let result = try await enqueue(Self.flags + ["--id", "a", "--wait", "1s"])
-            #expect(result.ending == .exited(1) && result.output == "enqueued 1 job on default, id a\n")
-            #expect(
-                result.errors.contains(
-                    "no outcome of job a within 1 s: queue default has 1 waiting, 0 claimed and 0 later jobs; no worker claims"
-                ),
-                "\(result.errors)")
+            try await enqueue(Self.flags + ["--id", "a", "--wait", "1s"]).fails(
+                1,
+                "no outcome of job a within 1 s: queue default has 1 waiting, 0 claimed and 0 later jobs; no worker claims"
+            ).prints("enqueued 1 job on default, id a\n")
         }
     }
 }

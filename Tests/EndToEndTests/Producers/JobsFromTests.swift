@@ -46,20 +46,18 @@ extension EndToEnd {
             try redis.run("RPUSH", "queue:push", job(#"{"token":"not-a-token","alert":"x"}"#, 253))
             let before = try Self.contents(redis)
             let environment = try Self.reader(redis)
-            let result = try await Self.check(redis, ["queue:push", "--format", "sidekiq"], environment)
-            #expect(result.ending == .exited(1), "\(result)")
-            for words in [
+            let result = try await Self.check(redis, ["queue:push", "--format", "sidekiq"], environment).fails(1).shows(
                 "254 jobs from queue:push: 250 would be sent, 3 would be sent differently, 1 would not be sent",
                 "253 notifications would be sent", "1     not sent          MalformedToken  index 253  ",
-                "3     sent differently  unknown_member  index 250  unknown member `pushtype`; did you mean `push_type`?",
-            ] { #expect(result.output.contains(words), "\(result)") }
+                "3     sent differently  unknown_member  index 250  unknown member `pushtype`; did you mean `push_type`?"
+            )
             #expect(
                 !result.output.contains(token) && !result.output.contains("Secret") && !result.output.contains("not-a"))
             #expect(try Self.contents(redis) == before)
             // Jobs that are scheduled or retried by Sidekiq are in sorted sets.
             try redis.run("ZADD", "schedule", "1896091200.5", job(#"{"token":"\#(token)","alert":"x"}"#, 1))
             let scheduled = try await Self.check(redis, ["schedule", "--format", "sidekiq", "--json"], environment)
-            #expect(scheduled.ending == .exited(0), "\(scheduled)")
+                .succeeds()
             let total = try scheduled.objects.first { $0["jobs"] as? Int == 1 && $0["from"] != nil }
             #expect(total?["sent"] as? Int == 1 && total?["not_sent"] as? Int == 0, "\(scheduled)")
         }
@@ -74,14 +72,13 @@ extension EndToEnd {
             let away = ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"]
             for (source, input) in [(path, nil), ("-", jobs)] as [(String, String?)] {
                 let result = try await Self.check(
-                    redis, [source, "--format", "sidekiq", "--json"], away, input: input)
-                #expect(result.ending == .exited(1), "\(result)")
+                    redis, [source, "--format", "sidekiq", "--json"], away, input: input
+                ).fails(1)
                 let total = try result.objects.first { $0["from"] != nil }
                 #expect(total?["jobs"] as? Int == 2 && total?["sent"] as? Int == 1, "\(result)")
                 #expect(try Self.row(result, "MalformedJSON")?["example"] as? String == "line 3", "\(result)")
             }
-            let empty = try await Self.check(redis, ["-"], away, input: "")
-            #expect(empty.ending == .exited(1) && empty.errors.contains("standard input contains no jobs"), "\(empty)")
+            try await Self.check(redis, ["-"], away, input: "").fails(1, "standard input contains no jobs")
         }
 
         @Test("a source that cannot be read is an error with its exit status")
@@ -95,8 +92,7 @@ extension EndToEnd {
                 (["-", "--job", "-"], 64, "--jobs-from cannot be combined with --job"),
                 (["none", "--redis", "redis://127.0.0.1:1"], 69, "127.0.0.1:1"),
             ] as [([String], Int32, String)] {
-                let result = try await Self.check(redis, arguments)
-                #expect(result.ending == .exited(status) && result.errors.contains(words), "\(result)")
+                try await Self.check(redis, arguments).ends(status).reports(words)
             }
         }
     }

@@ -26,9 +26,9 @@ extension EndToEnd {
             }
             try redis.run("CONFIG", "SET", "maxclients", "1")
             for _ in 0..<5 {
-                let result = try await apnsWorker(redis.url, "status", "--timeout", "1s").fails(
-                    69, "Redis answered: ERR max number of clients reached: raise maxclients")
-                #expect(!result.errors.contains("rediss://"), "\(result.errors)")
+                try await apnsWorker(redis.url, "status", "--timeout", "1s").fails(
+                    69, "Redis answered: ERR max number of clients reached: raise maxclients"
+                ).lacks("rediss://")
             }
         }
 
@@ -43,8 +43,7 @@ extension EndToEnd {
             #expect(page.contains("workers have the same problem; \(advice)"), "\(page)")
             #expect(!page.contains("00:00:00 UTC"))
             let job = ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "x", "--wait", "2s"]
-            let result = try await redis.apnsWorker(job)
-            #expect(result.errors.contains(advice), "\(result)")
+            let result = try await redis.apnsWorker(job).reports(advice)
             let isInQueue = try QueueContents(redis).jobs.count == 1
             #expect(result.errors.contains("the job is in the queue nevertheless") == isInQueue, "\(result)")
         }
@@ -94,8 +93,8 @@ extension EndToEnd {
                 page.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of 1\.0 MiB \(full, noeviction\)  AOF off\n/), "\(page)")
             #expect(page.contains("; it had 5 jobs; Redis refuses writes, so "), "\(page)")
             #expect(!page.contains("start a worker") && lines.allSatisfy { $0.count <= 80 }, "\(page)")
-            let summary = try await apnsWorker(redis.url, "status", "--check").fails(2)
-            #expect(summary.output.hasPrefix("CRITICAL: Redis at \(place) is full: "), "\(summary)")
+            try await apnsWorker(redis.url, "status", "--check").fails(2).begins(
+                "CRITICAL: Redis at \(place) is full: ")
             try await Self.check(redis.url).ends(1, "FAILED   redis: Redis at \(place) is full: ")
 
             try redis.run("CONFIG", "SET", "maxmemory", "0")
@@ -126,10 +125,8 @@ extension EndToEnd {
             let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 95)")
             #expect(try await FleetView(redis.url).kinds == ["redis_nearly_full 127.0.0.1:\(redis.port)"])
-            let page = try await apnsWorker(redis.url, "status")
-            #expect(
-                page.output.contains(/REDIS (?:Valkey )?\S+  \d+\.\d of \d+\.\d MiB \(9[4-9] %, noeviction\)/),
-                "\(page)")
+            try await apnsWorker(redis.url, "status").matches(
+                /REDIS (?:Valkey )?\S+  \d+\.\d of \d+\.\d MiB \(9[4-9] %, noeviction\)/)
             try await apnsWorker(redis.url, "status", "--check").fails(1)
             try await Self.check(redis.url).succeeds(
                 "warning  redis: Redis at 127.0.0.1:\(redis.port) is nearly full: ")
@@ -152,8 +149,7 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["redis_evicts \(place)"] && view.problems[0].message.contains(words))
             try await apnsWorker(redis.url, "status", "--check").fails(1)
-            let check = try await Self.check(redis.url)
-            #expect(check.ending == .exited(1) && check.output.contains(words))
+            try await Self.check(redis.url).ends(1, words)
 
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis, simulator, ["--lanes", "2", "--queue", "a,b"])
@@ -297,12 +293,11 @@ extension EndToEnd {
             let worker = try WorkerProcess(redis: set.url, endpoint: simulator.port)
             try await worker.logs("redis_no_min_replicas", "min-replicas-to-write")
             try await eventually("it is seen") { try await FleetView(set.url).worker(worker)?.redis == "sentinel" }
-            let first = try await Self.check(set.url).succeeds(
-                "accepts jobs that no replica has (min-replicas-to-write is 0)")
-            #expect(first.output.contains(", append-only file on, 1 replica\n"), "\(first.output)")
+            try await Self.check(set.url).succeeds(
+                "accepts jobs that no replica has (min-replicas-to-write is 0)"
+            ).shows(", append-only file on, 1 replica\n")
             try master.run("CONFIG", "SET", "min-replicas-to-write", "1")
-            let second = try await Self.check(set.url)
-            #expect(second.ending == .exited(0) && !second.output.contains("warning"), "\(second.output)")
+            try await Self.check(set.url).succeeds().lacks("warning")
             let page = try await apnsWorker(set.url, "status").output
             #expect(page.contains(":\(master.port)  ") && page.contains(/AOF on\s+1 replica, 1 in sync\n/), "\(page)")
             _ = try await worker.stop()

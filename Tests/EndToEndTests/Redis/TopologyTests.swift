@@ -200,7 +200,6 @@ extension EndToEnd {
             try await reshard(to: 1).succeeds("now one set")
             let owner = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
             #expect(try owner.run("SCARD", "push:{shared}:invalid-tokens").number == all - 1)
-            _ = try await simulator.stop()
         }
 
         @Test(

@@ -133,11 +133,21 @@ extension RedisValue {
     }
 }
 
+extension RedisServer {
+    /// Stops both, and expects that their accounts and the default queue agree.
+    func stop(
+        _ worker: WorkerProcess, _ simulator: SimulatorProcess, sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws -> (WorkerProcess.Account, QueueContents, SimulatorProcess.Account) {
+        let (account, queue, seen) = (try await worker.stop(), try QueueContents(self), try await simulator.stop())
+        expectAgreement(account, queue, seen, sourceLocation: sourceLocation)
+        return (account, queue, seen)
+    }
+}
+
 /// Expects that the accounts of worker, Redis and simulator agree, and that no work is left.
-/// - Parameter duplicatesAreCounted: `false` if the simulator's rules misreport what it accepted.
 func expectAgreement(
     _ worker: WorkerProcess.Account, _ queue: QueueContents, _ simulator: SimulatorProcess.Account,
-    duplicatesAreCounted: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
+    sourceLocation: SourceLocation = #_sourceLocation
 ) {
     expectAgreement(worker, queue, sourceLocation: sourceLocation)
     // Answers on their way when a connection is dropped never reach the worker, which sends those notifications again.
@@ -146,9 +156,7 @@ func expectAgreement(
         (worker.delivered...worker.delivered + unread).contains(simulator.answers["200"] ?? 0),
         sourceLocation: sourceLocation)
     #expect(simulator.accepted - simulator.duplicates == simulator.distinctIDs, sourceLocation: sourceLocation)
-    if duplicatesAreCounted {
-        #expect(simulator.duplicates <= worker.possibleDuplicates, sourceLocation: sourceLocation)
-    }
+    #expect(simulator.duplicates <= worker.possibleDuplicates, sourceLocation: sourceLocation)
 }
 
 /// Expects that the accounts of worker and Redis agree, and that no work is left.

@@ -128,6 +128,24 @@ extension EndToEnd.CommandLineTests.Output {
         expect(true, words, in: errors, sourceLocation)
     }
 
+    /// Expects the beginning of the output.
+    @discardableResult
+    func begins(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        expect(output.hasPrefix(text), [], in: output, sourceLocation)
+    }
+
+    /// Expects a pattern in the output, whatever the exit status.
+    @discardableResult
+    func matches(_ pattern: some RegexComponent, sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        expect(output.contains(pattern), [], in: output, sourceLocation)
+    }
+
+    /// Expects that neither the output nor the errors have any of these words.
+    @discardableResult
+    func lacks(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
+        expect(!words.contains { output.contains($0) || errors.contains($0) }, [], in: output, sourceLocation)
+    }
+
     /// Expects the whole output.
     @discardableResult
     func prints(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) -> Self {
