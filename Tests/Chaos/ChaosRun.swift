@@ -14,7 +14,6 @@ struct ChaosRun {
         var seed: UInt64
         var logs: URL?
 
-        /// The topology, and the durability if it is relaxed.
         var name: String { topology.rawValue + (durability == .strict ? "" : ", relaxed") }
     }
 

@@ -44,7 +44,6 @@ final class AffectedServers: Sendable {
 }
 
 extension Durability {
-    /// The arguments of servers with replicas.
     var replicationArguments: [String] {
         // A replica whose copy is larger than the default limit would begin again and again.
         let fullCopies = ["--client-output-buffer-limit", "replica", "0", "0", "0", "--repl-backlog-size", "256mb"]

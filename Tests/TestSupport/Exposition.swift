@@ -4,7 +4,6 @@ import Foundation
 package struct Exposition {
     /// An error in a page.
     package struct Malformed: Error {
-        /// The line.
         package let line: String
         /// The error.
         package let why: String

@@ -10,7 +10,6 @@ package final class RecordedLog: Sendable {
 
         package var event: String { self["event"] }
 
-        /// The message, and the metadata.
         package var text: String { "\(message) \(metadata)" }
 
         package subscript(key: String) -> String { metadata[key].map { "\($0)" } ?? "" }

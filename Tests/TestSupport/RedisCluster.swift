@@ -59,7 +59,6 @@ package final class RedisCluster: Sendable {
             + nodes.map { "127.0.0.1:\($0.port(tls: tls))" }.joined(separator: ",")
     }
 
-    /// Returns the slot of a key.
     package func slot(of key: String) throws -> Int {
         try living().run("CLUSTER", "KEYSLOT", key).number ?? -1
     }

@@ -4,7 +4,6 @@ import Foundation
 package final class RedisSentinelSet: Sendable {
     /// The master that the set began with, then its replicas.
     package let servers: [RedisServer]
-    /// The Sentinels.
     package let sentinels: [RedisServer]
     /// The master's name in the Sentinels.
     package let name: String

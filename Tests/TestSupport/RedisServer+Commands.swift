@@ -3,24 +3,17 @@ import Foundation
 
 /// A reply in a form that tests can compare.
 package indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
-    /// A string that is UTF-8.
     case string(String)
-    /// A string that is not.
+    /// A string that is not UTF-8.
     case bytes([UInt8])
     /// A status such as `OK`.
     case status(String)
-    /// An error.
     case error(String)
-    /// A number.
     case integer(Int)
-    /// No value.
     case null
-    /// Elements.
     case array([RedisValue])
 
-    /// A string.
     package init(stringLiteral value: String) { self = .string(value) }
-    /// A number.
     package init(integerLiteral value: Int) { self = .integer(value) }
 
     /// The text of a string, status or error.
@@ -37,7 +30,6 @@ package indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLitera
         return text.flatMap { Int($0) }
     }
 
-    /// The elements of an array.
     package var elements: [RedisValue]? {
         if case .array(let elements) = self { return elements }
         return nil
@@ -130,7 +122,6 @@ package final class RedisTestConnection {
 }
 
 extension RedisServer {
-    /// Opens a blocking connection.
     package func connect() throws -> RedisTestConnection {
         try RedisTestConnection(port: port, password: password)
     }

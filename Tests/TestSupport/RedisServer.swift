@@ -138,7 +138,6 @@ package final class RedisServer: Sendable {
         if let processIdentifier { _ = Foundation.kill(processIdentifier, SIGCONT) }
     }
 
-    /// The server's log.
     package var log: String { program.log }
 
     private func end(afterGrace grace: Duration) {

@@ -99,9 +99,7 @@ package final class SimulatorProcess: Sendable {
     package let gatewayPort: Int?
     /// The port of the feedback service; nil without one.
     package let feedbackPort: Int?
-    /// The control port; nil without one.
     package let controlPort: Int?
-    /// The process.
     package let process: ChildProcess
 
     private let directory: URL

@@ -2,7 +2,6 @@ import Foundation
 
 /// A named pipe that is full, and whose reader has stalled.
 package final class StalledPipe: Sendable {
-    /// Its path.
     package let path: String
     private let descriptor: Int32
 

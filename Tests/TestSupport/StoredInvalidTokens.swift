@@ -12,7 +12,6 @@ package struct StoredInvalidToken: Equatable, Sendable {
     package var at: Int64
     /// The day on which it was marked, in days since 1970.
     package var day: Int
-    /// The other facts.
     package var facts: Facts
 
     /// Details of a token that was marked today, unless the day is given.

@@ -9,7 +9,6 @@ package final class WorkerProcess: Sendable {
         package let resent, dead, possibleDuplicates, lostClaims: Int
     }
 
-    /// The process.
     package let process: ChildProcess
 
     private let accountPath: URL
@@ -78,7 +77,6 @@ package final class WorkerProcess: Sendable {
         try? FileManager.default.removeItem(at: accountPath)
     }
 
-    /// Its log.
     package var log: String { process.errors }
 
     /// The lines of its log with an event.

@@ -7,7 +7,6 @@ final class TinyproxyServer: Sendable {
     private let process: ChildProcess
     private let directory: URL
 
-    /// - Parameter user: name and password.
     init(user: (name: String, password: String)? = nil) async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "tinyproxy-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -34,7 +33,6 @@ final class TinyproxyServer: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Returns the contents of the proxy's log.
     func log() throws -> String {
         let file = directory.appending(path: "log")
         return FileManager.default.fileExists(atPath: file.path) ? try String(contentsOf: file, encoding: .utf8) : ""

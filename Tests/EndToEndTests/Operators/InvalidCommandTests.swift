@@ -62,12 +62,11 @@ extension EndToEnd {
             // A change needs all of them.
             try await Self.invalid(["remove", "--reason", "Unregistered", "--yes"], redis.url).fails(1, "WRONGTYPE")
 
-            let (web, tokens) = try await WebProcess.start(redis.url, ["ada": ["--role", "operator"]])
-            let ada = try #require(tokens["ada"])
-            let answer = try await web.answer(of: web.ask(ada, "/api/v1/invalid-tokens", nil))
+            let web = try await WebProcess(redis.url, ["ada": ["--role", "operator"]])
+            let answer = try await web.answer(of: web.ask("ada", "/api/v1/invalid-tokens", nil))
             #expect((answer.body["invalid_tokens"] as? [Any])?.count == 3, "\(answer)")
             #expect((answer.body["unread"] as? [String])?.first?.contains(note) == true, "\(answer)")
-            let page = try web.ask(ada, "/invalid?reason=Unregistered", nil)
+            let page = try web.ask("ada", "/invalid?reason=Unregistered", nil)
             #expect(try await page.wait() == .exited(0))
             #expect(page.output.contains(note), "\(page.output)")
         }

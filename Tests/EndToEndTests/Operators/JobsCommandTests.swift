@@ -28,7 +28,6 @@ struct RedisStage {
         return try cluster.owner(ofSlot: cluster.slot(of: key))
     }
 
-    /// All servers.
     var servers: [RedisServer] { single.map { [$0] } ?? cluster?.nodes ?? [] }
 
     func server(ofQueue queue: String = "default") throws -> RedisServer { try server(of: "push:{\(queue)}:jobs") }

@@ -13,14 +13,12 @@ extension EndToEnd {
             let worker: WorkerProcess
             private let simulator: SimulatorProcess
             private let web: WebProcess
-            private let token: String
             private(set) var commands = 0
             private(set) var pages = 0
 
             init(_ environment: [String: String] = [:], rules: [String] = []) async throws {
                 (redis, simulator) = try await startServers(rules: rules)
-                let (web, tokens) = try await WebProcess.start(redis.url, ["ann": ["--role", "operator"]])
-                (self.web, token) = (web, tokens["ann"] ?? "")
+                web = try await WebProcess(redis.url, ["ann": ["--role", "operator"]])
                 worker = try WorkerProcess(redis, simulator, environment: environment)
             }
 
@@ -34,7 +32,7 @@ extension EndToEnd {
             /// Opens a page, and returns its text.
             func open(_ path: String) async throws -> String {
                 pages += 1
-                let curl = try web.ask(token, path, nil, ["Accept: text/html"])
+                let curl = try web.ask("ann", path, nil, ["Accept: text/html"])
                 #expect(try await curl.wait() == .exited(0))
                 return curl.output.replacing(/<[^>]*>/, with: "")
             }

@@ -125,14 +125,13 @@ extension EndToEnd {
         @Test("one that can't be read is missing on a page of the dashboard, which names it, and hides no other one")
         func unreadableOnPages() async throws {
             let redis = try Self.withUnreadableQueue()
-            let (web, tokens) = try await WebProcess.start(redis.url, ["ada": ["--role", "operator"]])
-            let ada = try #require(tokens["ada"])
+            let web = try await WebProcess(redis.url, ["ada": ["--role", "operator"]])
             for (path, expected) in [
                 ("/jobs", "kept"), ("/dead", "kept"), ("/campaigns", "sale"),
                 ("/campaigns/sale", "the total is unknown"),
                 ("/search?q=kept", "dead letter"), ("/devices/\(Self.token)", "kept"),
             ] {
-                let page = try web.ask(ada, path, nil)
+                let page = try web.ask("ada", path, nil)
                 #expect(try await page.wait() == .exited(0))
                 #expect(page.output.hasPrefix("HTTP/1.1 200"), "\(path) \(page.output)")
                 for text in ["ueue bad is not included: ", expected] {
@@ -141,23 +140,23 @@ extension EndToEnd {
                 #expect(!page.output.contains("ueue ok is not included"), "\(path)")
             }
             for path in ["/", "/queues", "/redis", "/jobs?queue=ok"] {
-                let page = try await web.answer(of: web.ask(ada, path, nil))
+                let page = try await web.answer(of: web.ask("ada", path, nil))
                 #expect(page.status == 200, "\(path)")
             }
             for (path, list) in [
                 ("jobs", "jobs"), ("dead-letters", "dead_letters"), ("results", "results"), ("campaigns", "campaigns"),
                 ("campaigns/sale", "campaigns"),
             ] {
-                let answer = try await web.answer(of: web.ask(ada, "/api/v1/\(path)", nil))
+                let answer = try await web.answer(of: web.ask("ada", "/api/v1/\(path)", nil))
                 let notes = answer.body["unread"] as? [String]
                 #expect(answer.status == 200 && (answer.body[list] as? [Any])?.count == 1, "\(path) \(answer)")
                 #expect(notes?.count == 1 && notes?[0].hasPrefix("queue bad is not included: ") == true, "\(answer)")
             }
-            let device = try await web.answer(of: web.ask(ada, "/api/v1/devices/\(Self.token)", nil))
+            let device = try await web.answer(of: web.ask("ada", "/api/v1/devices/\(Self.token)", nil))
             #expect(device.body["partial"] as? Bool == true, "\(device)")
-            let whole = try await web.answer(of: web.ask(ada, "/api/v1/jobs?queue=ok", nil))
+            let whole = try await web.answer(of: web.ask("ada", "/api/v1/jobs?queue=ok", nil))
             #expect(whole.status == 200 && whole.body["unread"] == nil, "\(whole)")
-            #expect(try await web.answer(of: web.ask(ada, "/api/v1/jobs?queue=bad", nil)).status == 503)
+            #expect(try await web.answer(of: web.ask("ada", "/api/v1/jobs?queue=bad", nil)).status == 503)
         }
 
         @Test(

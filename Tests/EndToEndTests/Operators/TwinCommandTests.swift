@@ -205,13 +205,12 @@ extension EndToEnd {
             let scene = try Scene(own, twin)
             let redis = try scene.redis.get()
             try scene.fill()
-            let (web, users) = try await WebProcess.start(redis.url, ["ada": ["--role", "operator"]])
-            let token = try #require(users["ada"])
+            let web = try await WebProcess(redis.url, ["ada": ["--role", "operator"]])
             func ask(_ path: String, _ body: Object? = nil) async throws -> WebProcess.Answer {
                 let text = try body.map {
                     String(decoding: try JSONSerialization.data(withJSONObject: $0), as: UTF8.self)
                 }
-                return try await web.answer(of: web.ask(token, path, text))
+                return try await web.answer(of: web.ask("ada", path, text))
             }
             func prefix(_ filter: String) -> String { filter == "label" ? "tenant=" : "" }
             let description = try await ask("/api/v1/openapi.json").body
@@ -270,7 +269,7 @@ extension EndToEnd {
             }
             // What the forms and links of a page send back is the name.
             for path in ["/campaigns/\(encoded)", "/jobs?campaign=\(encoded)", "/dead?campaign=\(encoded)"] {
-                let curl = try web.ask(token, path, nil)
+                let curl = try web.ask("ada", path, nil)
                 _ = try await curl.wait()
                 let page = curl.output
                 #expect(page.hasPrefix("HTTP/1.1 200"), "\(path)")

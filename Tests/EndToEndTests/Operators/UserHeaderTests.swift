@@ -38,14 +38,14 @@ extension EndToEnd {
             _ redis: RedisServer, _ options: [String] = []
         ) async throws -> (site: Site, token: String) {
             try redis.push(TestJob.many(1))
-            let (web, tokens) = try await WebProcess.start(
+            let web = try await WebProcess(
                 redis.url, ["ci": ["--role", "operator"]],
                 ["--trusted-proxy", proxy, "--user-header", "x-user"] + options)
             for arguments in [["grace", "--role", "operator"], ["vic", "--role", "viewer"]] {
                 try await CommandLineTests.run(["web-user", "--proxy", "--users", web.path("users")] + arguments)
                     .succeeds()
             }
-            return (Site(web: web), try #require(tokens["ci"]))
+            return (Site(web: web), try #require(web.tokens["ci"]))
         }
 
         @Test("The users of a trusted proxy have their roles, and the audit log names them")

@@ -18,6 +18,8 @@ final class WebProcess {
 
     private(set) var process: ChildProcess
     private(set) var address: String
+    /// The token of each user.
+    private(set) var tokens: [String: String] = [:]
     private let arguments: [String]
     private let directory: URL
 
@@ -25,10 +27,8 @@ final class WebProcess {
     /// - Parameters:
     ///   - redis: the URL of its Redis.
     ///   - users: the options of `web-user` by name.
-    static func start(
-        _ redis: String, _ users: [String: [String]], _ options: [String] = []
-    ) async throws -> (WebProcess, tokens: [String: String]) {
-        let directory = FileManager.default.temporaryDirectory.appending(path: "web-\(UUID().uuidString)")
+    init(_ redis: String, _ users: [String: [String]], _ options: [String] = []) async throws {
+        directory = FileManager.default.temporaryDirectory.appending(path: "web-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         var tokens: [String: String] = [:]
         for (name, options) in users {
@@ -38,14 +38,10 @@ final class WebProcess {
             #expect(try await user.wait() == .exited(0), "\(user.errors)")
             tokens[name] = String(try #require(user.errors.firstMatch(of: /token +([0-9a-f]+)/)?.1))
         }
-        return (try await WebProcess(redis, directory, options), tokens)
-    }
-
-    private init(_ redis: String, _ directory: URL, _ options: [String]) async throws {
-        self.directory = directory
         arguments =
             ["web", "--port", "0", "--redis", redis, "--users", directory.appending(path: "users").path] + options
         (process, address) = try await Self.open(arguments)
+        self.tokens = tokens
     }
 
     private static func open(_ arguments: [String]) async throws -> (ChildProcess, address: String) {
@@ -66,11 +62,12 @@ final class WebProcess {
     func path(_ name: String) -> String { directory.appending(path: name).path }
 
     /// Starts a request.
+    /// - Parameter user: a user, or a text that is no user's token.
     func ask(
-        _ token: String, _ path: String = "/api/v1/jobs", _ body: String?, _ headers: [String] = []
+        _ user: String, _ path: String = "/api/v1/jobs", _ body: String?, _ headers: [String] = []
     ) throws -> ChildProcess {
         var arguments = [
-            "-sS", "-i", "-g", "--noproxy", "*", "-H", "Authorization: Bearer \(token)", "-H", "Expect:",
+            "-sS", "-i", "-g", "--noproxy", "*", "-H", "Authorization: Bearer \(tokens[user] ?? user)", "-H", "Expect:",
         ]
         for header in headers { arguments += ["-H", header] }
         if let body {
@@ -94,8 +91,8 @@ final class WebProcess {
     }
 
     func post(
-        _ token: String, _ body: String, _ query: String = "", _ headers: [String] = []
+        _ user: String, _ body: String, _ query: String = "", _ headers: [String] = []
     ) async throws -> Answer {
-        try await answer(of: ask(token, "/api/v1/jobs\(query)", body, headers))
+        try await answer(of: ask(user, "/api/v1/jobs\(query)", body, headers))
     }
 }

@@ -15,7 +15,7 @@ extension EndToEnd {
             ])
         func clients(command: [String]) async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await WebProcess.start(
+            let web = try await WebProcess(
                 redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let file = web.path("jobs.ndjson")
             let jobs = TestJob.many(1000, members: #""note":"\#(String(repeating: "x", count: 400))","#)
@@ -24,7 +24,7 @@ extension EndToEnd {
             var words = command
             words[words.count - 1] = "\(folder)/\(command[command.count - 1])"
             let process = try ChildProcess(
-                "/usr/bin/env", words + ["\(web.address)/api/v1/jobs", try #require(tokens["shop"]), file],
+                "/usr/bin/env", words + ["\(web.address)/api/v1/jobs", try #require(web.tokens["shop"]), file],
                 environment: ["HOME": web.path("home"), "GO111MODULE": "off"])
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
             let answers = process.output.split(separator: "\n")

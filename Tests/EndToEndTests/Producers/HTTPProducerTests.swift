@@ -12,45 +12,45 @@ extension EndToEnd {
         @Test("can enqueue on their queues and for their apps, and nothing else")
         func rights() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await WebProcess.start(
+            let web = try await WebProcess(
                 redis.url,
                 [
                     "shop": ["--role", "producer", "--queue", "default", "--queue", "bulk", "--app", "shop"],
                     "blog": ["--role", "producer", "--queue", "blog", "--app", "a", "--app", "b"],
                     "vic": ["--role", "viewer"], "ada": ["--role", "operator"],
                 ])
-            let (shop, blog) = (try #require(tokens["shop"]), try #require(tokens["blog"]))
             let job = TestJob.text(TestJob.token("a", 1))
             // A queue that has never been used, and the app of the token.
-            let accepted = try await web.post(shop, job, "?queue=bulk")
+            let accepted = try await web.post("shop", job, "?queue=bulk")
             #expect(accepted.status == 202 && accepted.body["queue"] as? String == "bulk", "\(accepted)")
             let id = try #require(accepted.ids?.first)
             let body = try #require(try Self.stored(redis, "bulk").first)
             #expect(body.contains(#""id":"\#(id)""#) && body.contains(#""app":"shop""#), "\(body)")
             #expect(accepted.body["notes"] as? [String] == ["no worker claims jobs from queue bulk"])
             let named = TestJob.text(TestJob.token("a", 1), #""app":"shop","#)
-            #expect(try await web.post(shop, named, "?queue=default").status == 202)
+            #expect(try await web.post("shop", named, "?queue=default").status == 202)
             // A token for one queue need not name it; one for several apps needs the app.
-            #expect(try await web.post(blog, TestJob.text("ab", #""app":"b","#)).status == 202)
+            #expect(try await web.post("blog", TestJob.text("ab", #""app":"b","#)).status == 202)
 
             for (token, body, query, status) in [
-                (shop, job, "", 400), (shop, job, "?queue=blog", 403), (shop, job, "?queue=bulk&queue=default", 400),
-                (shop, TestJob.text("ab", #""app":"b","#), "?queue=bulk", 403), (blog, job, "", 403),
-                (blog, TestJob.text("ab", #""topic":"com.example.c","#), "", 403), ("x", job, "?queue=bulk", 401),
-                (tokens["vic"] ?? "", job, "?queue=bulk", 403), (tokens["ada"] ?? "", job, "", 400),
-                (tokens["ada"] ?? "", job, "?queue=none", 404),
+                ("shop", job, "", 400), ("shop", job, "?queue=blog", 403),
+                ("shop", job, "?queue=bulk&queue=default", 400),
+                ("shop", TestJob.text("ab", #""app":"b","#), "?queue=bulk", 403), ("blog", job, "", 403),
+                ("blog", TestJob.text("ab", #""topic":"com.example.c","#), "", 403), ("x", job, "?queue=bulk", 401),
+                ("vic", job, "?queue=bulk", 403), ("ada", job, "", 400),
+                ("ada", job, "?queue=none", 404),
             ] {
                 let answer = try await web.post(token, body, query)
                 #expect(answer.status == status && !answer.error.isEmpty, "\(query) \(answer)")
             }
             #expect(try Self.stored(redis, "bulk").count == 1 && Self.stored(redis).count == 1)
             #expect(try Self.stored(redis, "blog").count == 1)
-            #expect(try await web.post(tokens["ada"] ?? "", job, "?queue=bulk").status == 202)
+            #expect(try await web.post("ada", job, "?queue=bulk").status == 202)
             for path in ["/api/v1/jobs", "/api/v1/status", "/api/v1/openapi.json", "/", "/jobs"] {
-                #expect(try await web.answer(of: web.ask(shop, path, nil)).status == 403, "\(path)")
+                #expect(try await web.answer(of: web.ask("shop", path, nil)).status == 403, "\(path)")
             }
             for path in ["/api/v1/check", "/api/v1/actions/pause-queue", "/api/v1/actions/enqueue"] {
-                #expect(try await web.answer(of: web.ask(shop, path, "{}")).status == 403, "\(path)")
+                #expect(try await web.answer(of: web.ask("shop", path, "{}")).status == 403, "\(path)")
             }
             #expect(try redis.run("XLEN", "push:{shared}:audit").number == 1)
             web.process.send(SIGTERM)
@@ -60,16 +60,14 @@ extension EndToEnd {
         @Test("enqueue all jobs of a request or none, and learn which lines are wrong")
         func lines() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await WebProcess.start(
-                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
-            let shop = try #require(tokens["shop"])
+            let web = try await WebProcess(redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let jobs = TestJob.many(1000)
-            let all = try await web.post(shop, jobs.joined(separator: "\n"))
+            let all = try await web.post("shop", jobs.joined(separator: "\n"))
             #expect(all.status == 202 && all.body["enqueued"] as? Int == 1000)
             let stored = try Self.stored(redis)
             #expect(stored.count == 1000 && all.ids?.count == 1000)
             #expect(zip(stored, all.ids ?? []).allSatisfy { $0.contains(#""id":"\#($1)""#) })
-            let array = try await web.post(shop, "[\(jobs[..<3].joined(separator: ","))]")
+            let array = try await web.post("shop", "[\(jobs[..<3].joined(separator: ","))]")
             #expect(array.status == 202 && array.ids?.count == 3)
 
             let broken = [jobs[0], "{\"token\":", jobs[1], #"{"alert":"x"}"#, "", "x"].joined(separator: "\n")
@@ -79,22 +77,22 @@ extension EndToEnd {
                 ((jobs + jobs).joined(separator: "\n"), 413, []),
                 (TestJob.large("ab", bytes: 2 << 20), 413, []), (TestJob.large("ab", bytes: 5000), 400, [1]),
             ] {
-                let answer = try await web.post(shop, body)
+                let answer = try await web.post("shop", body)
                 #expect(answer.status == status && answer.refused == numbers, "\(answer)")
             }
             #expect(try Self.stored(redis).count == 1003)
 
             let mistyped = TestJob.text(TestJob.token("", 1), #""pushtype":"alert","#)
-            let hinted = try await web.post(shop, mistyped + "\n" + mistyped)
+            let hinted = try await web.post("shop", mistyped + "\n" + mistyped)
             let hints = hinted.body["hints"] as? [[String: Any]]
             #expect(hinted.status == 202 && hints?.count == 1 && hints?.first?["jobs"] as? Int == 2, "\(hinted)")
-            #expect(try await web.post(shop, mistyped, "?strict=1").status == 400)
+            #expect(try await web.post("shop", mistyped, "?strict=1").status == 400)
         }
 
         @Test("repeat a request with its key, also at the same time, and each job is sent once")
         func repetitions() async throws {
             let (redis, simulator) = try await startServers()
-            let (web, tokens) = try await WebProcess.start(
+            let web = try await WebProcess(
                 redis.url,
                 [
                     "shop": ["--role", "producer", "--queue", "default"],
@@ -106,9 +104,8 @@ extension EndToEnd {
                     #""campaign":"sale","# + (number % 2 == 0 ? "" : #""id":"own-\#(number)","#))
             }
             let body = jobs.joined(separator: "\n")
-            let shop = try #require(tokens["shop"])
             let requests = try (0..<6).map { _ in
-                try web.ask(shop, "/api/v1/jobs", body, ["Idempotency-Key: order 1742"])
+                try web.ask("shop", "/api/v1/jobs", body, ["Idempotency-Key: order 1742"])
             }
             var answers: [WebProcess.Answer] = []
             for request in requests { answers.append(try await web.answer(of: request)) }
@@ -116,13 +113,14 @@ extension EndToEnd {
             #expect(answers.allSatisfy { $0.status == 202 && $0.ids == ids } && Set(ids).count == 50)
             // Another key, another user, and no key.
             let others = [
-                try await web.post(shop, jobs[0], "", ["Idempotency-Key: order 1743"]),
-                try await web.post(tokens["blog"] ?? "", jobs[0], "", ["Idempotency-Key: order 1742"]),
-                try await web.post(shop, jobs[0]),
+                try await web.post("shop", jobs[0], "", ["Idempotency-Key: order 1743"]),
+                try await web.post("blog", jobs[0], "", ["Idempotency-Key: order 1742"]),
+                try await web.post("shop", jobs[0]),
             ].map { $0.ids?.first ?? "" }
             #expect(Set(others + ids).count == 53)
             #expect(
-                try await web.post(shop, jobs[0], "", ["Idempotency-Key: \(String(repeating: "k", count: 256))"]).status
+                try await web.post("shop", jobs[0], "", ["Idempotency-Key: \(String(repeating: "k", count: 256))"])
+                    .status
                     == 400)
             let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             let queue = try QueueContents(redis)
@@ -136,19 +134,17 @@ extension EndToEnd {
         @Test("repeat a request that Redis did not confirm, and each job is sent once")
         func unconfirmed() async throws {
             let (redis, simulator) = try await startServers()
-            let (web, tokens) = try await WebProcess.start(
-                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
-            let shop = try #require(tokens["shop"])
+            let web = try await WebProcess(redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let body = TestJob.many(10).joined(separator: "\n")
-            #expect(try await web.post(shop, TestJob.text(TestJob.token("f", 1))).status == 202)
+            #expect(try await web.post("shop", TestJob.text(TestJob.token("f", 1))).status == 202)
             redis.pause()
-            let lost = try await web.post(shop, body, "", ["Idempotency-Key: k"])
+            let lost = try await web.post("shop", body, "", ["Idempotency-Key: k"])
             #expect(lost.status == 503 && lost.error.contains("Redis"), "\(lost)")
             redis.resume()
             try await eventually("the dashboard finds Redis again") {
-                try await web.post(shop, body, "", ["Idempotency-Key: k"]).status == 202
+                try await web.post("shop", body, "", ["Idempotency-Key: k"]).status == 202
             }
-            let first = try await web.post(shop, body, "", ["Idempotency-Key: k"])
+            let first = try await web.post("shop", body, "", ["Idempotency-Key: k"])
             #expect(first.status == 202 && first.ids?.count == 10)
             let stored = try Self.stored(redis)
             // Whatever was pushed carries the same IDs.
@@ -163,37 +159,38 @@ extension EndToEnd {
         @Test("are asked to come back later while the queue is too long or Redis is nearly full")
         func later() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await WebProcess.start(
+            let web = try await WebProcess(
                 redis.url, ["shop": ["--role", "producer", "--queue", "default", "--max-queue-length", "10"]])
-            let shop = try #require(tokens["shop"])
             let jobs = TestJob.many(8).joined(separator: "\n")
-            #expect(try await web.post(shop, jobs).status == 202)
-            #expect(try await web.post(shop, jobs).status == 202)
-            let refused = try await web.post(shop, jobs)
+            #expect(try await web.post("shop", jobs).status == 202)
+            #expect(try await web.post("shop", jobs).status == 202)
+            let refused = try await web.post("shop", jobs)
             #expect(refused.status == 429 && refused.retryAfter ?? 0 > 0, "\(refused)")
             #expect(try Self.stored(redis).count == 16)
             try redis.run("LTRIM", "push:{default}:jobs", "0", "8")
-            #expect(try await web.post(shop, jobs).status == 202)
+            #expect(try await web.post("shop", jobs).status == 202)
 
             try redis.run("DEL", "push:{default}:jobs")
             try redis.run("CONFIG", "SET", "maxmemory", "1")
             // The memory is known for a second; until it is read again, Redis itself refuses the jobs.
-            let full = try await web.post(shop, jobs)
+            let full = try await web.post("shop", jobs)
             #expect(full.status == 429 && full.retryAfter ?? 0 > 0, "\(full)")
             let info = try #require(redis.run("INFO", "memory").text)
             let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 105 / 100)")
             try await eventually("nearly full") {
-                let answer = try await web.post(shop, jobs)
+                let answer = try await web.post("shop", jobs)
                 return answer.status == 429 && answer.error.contains("nearly full")
             }
             try redis.run("CONFIG", "SET", "maxmemory", "0")
             try redis.run("DEL", "push:{default}:jobs")
-            try await eventually("not full") { try await web.post(shop, jobs).status == 202 }
+            try await eventually("not full") { try await web.post("shop", jobs).status == 202 }
 
             // Requests with mistakes use up the credit of the token.
             try await eventually("the credit is used up") {
-                let arguments = ["-sS", "--noproxy", "*", "-H", "Authorization: Bearer \(shop)", "-d", "{"]
+                let arguments = [
+                    "-sS", "--noproxy", "*", "-H", "Authorization: Bearer \(web.tokens["shop"] ?? "")", "-d", "{",
+                ]
                 let addresses = Array(repeating: web.address + "/api/v1/jobs", count: 400)
                 let curl = try ChildProcess("curl", arguments + addresses)
                 try await curl.wait()
@@ -208,15 +205,14 @@ extension EndToEnd {
             let redis = try RedisServer()
             let rights = ["--role", "producer", "--queue", "default"]
             let names = ["a", "b", "c", "d", "e", "f"]
-            let (web, tokens) = try await WebProcess.start(
+            let web = try await WebProcess(
                 redis.url, Dictionary(uniqueKeysWithValues: (names + ["shop"]).map { ($0, rights) }))
             let port = try #require(web.address.split(separator: ":").last.flatMap { Int($0) })
-            let shop = try #require(tokens["shop"])
-            #expect(try await web.post(shop, TestJob.many(1)[0]).status == 202)
+            #expect(try await web.post("shop", TestJob.many(1)[0]).status == 202)
             let half = String(repeating: "x", count: 1 << 19)
             // Returns connections with half a body each.
             func begin(_ name: String, _ count: Int) async throws -> [RawConnection] {
-                let token = try #require(tokens[name])
+                let token = try #require(web.tokens[name])
                 var connections: [RawConnection] = []
                 for _ in 0..<count {
                     let connection = try RawConnection(port: port)
@@ -241,7 +237,7 @@ extension EndToEnd {
             try await eventually("the producer is refused what exceeds its share") { count(429, own) >= 44 }
             #expect(own.contains { $0.received.lowercased().contains("retry-after: 1\r\n") })
             // Others are not.
-            #expect(try await web.post(shop, TestJob.many(1)[0]).status == 202)
+            #expect(try await web.post("shop", TestJob.many(1)[0]).status == 202)
             var others: [RawConnection] = []
             for name in names.dropFirst() { others += try await begin(name, 15) }
             try await eventually("all are refused what exceeds the share of all") { count(503, others) > 0 }
@@ -253,7 +249,7 @@ extension EndToEnd {
             try await eventually("the share is free again") {
                 let jobs = TestJob.many(1)[0]
                 for name in names {
-                    guard try await web.post(try #require(tokens[name]), jobs).status == 202 else { return false }
+                    guard try await web.post(name, jobs).status == 202 else { return false }
                 }
                 return true
             }
@@ -262,18 +258,16 @@ extension EndToEnd {
         @Test("need one command of Redis for a request, and one more for a campaign")
         func commands() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await WebProcess.start(
-                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
-            let shop = try #require(tokens["shop"])
+            let web = try await WebProcess(redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let jobs = TestJob.many(100, members: #""campaign":"spring","#)
             // Redis learns the scripts.
-            #expect(try await web.post(shop, jobs[0]).status == 202)
+            #expect(try await web.post("shop", jobs[0]).status == 202)
             try redis.run("CONFIG", "RESETSTAT")
             for _ in 0..<5 {
-                #expect(try await web.post(shop, TestJob.many(100).joined(separator: "\n")).status == 202)
+                #expect(try await web.post("shop", TestJob.many(100).joined(separator: "\n")).status == 202)
             }
             #expect(try redis.calls()["evalsha"] == 5)
-            #expect(try await web.post(shop, jobs.joined(separator: "\n")).status == 202)
+            #expect(try await web.post("shop", jobs.joined(separator: "\n")).status == 202)
             #expect(try redis.calls()["evalsha"] == 7)
             #expect(try redis.run("HGET", "push:{default}:campaign:spring", "total").text == "101")
         }
@@ -282,11 +276,11 @@ extension EndToEnd {
         private struct Client {
             let process: ChildProcess
 
-            init(_ web: WebProcess, _ token: String, _ names: [String]) throws {
+            init(_ web: WebProcess, _ names: [String]) throws {
                 let requests = names.map { name in
                     """
                     url = "\(web.address)/api/v1/jobs"
-                    header = "Authorization: Bearer \(token)"
+                    header = "Authorization: Bearer \(web.tokens["shop"] ?? "")"
                     header = "Idempotency-Key: \(name)"
                     header = "Content-Type: application/json"
                     data = "{\\"token\\":\\"\(name)\\",\\"alert\\":\\"x\\"}"
@@ -308,9 +302,7 @@ extension EndToEnd {
             "find every job of an answered request in Redis once after the dashboard was killed, and repeat the others")
         func crashes() async throws {
             let (redis, simulator) = try await startServers()
-            let (web, tokens) = try await WebProcess.start(
-                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
-            let shop = try #require(tokens["shop"])
+            let web = try await WebProcess(redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let (connections, requests, kills) = (4, 1000, 3)
             // The name of a request is its job's token.
             var left = (0..<connections).map { client in
@@ -324,7 +316,7 @@ extension EndToEnd {
                 }
             }
             for round in 0...kills {
-                let clients = try left.filter { !$0.isEmpty }.map { try Client(web, shop, $0) }
+                let clients = try left.filter { !$0.isEmpty }.map { try Client(web, $0) }
                 if round < kills {
                     try await eventually("requests are answered, round \(round)") {
                         clients.allSatisfy { $0.accepted.count >= 50 || $0.process.ending != nil }
@@ -358,15 +350,14 @@ extension EndToEnd {
         @Test("can do so with the example in Python")
         func example() async throws {
             let redis = try RedisServer()
-            let (web, tokens) = try await WebProcess.start(
-                redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
+            let web = try await WebProcess(redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
                 .deletingLastPathComponent()
                 .deletingLastPathComponent().appending(path: "deploy/producers/enqueue_http.py").path
             let text = ##"a"b\c </x> Grüße 😀"##
             let python = try ChildProcess(
                 "/usr/bin/python3", [path, TestJob.token("a", 1), text],
-                environment: ["DASHBOARD_URL": web.address, "DASHBOARD_TOKEN": try #require(tokens["shop"])])
+                environment: ["DASHBOARD_URL": web.address, "DASHBOARD_TOKEN": try #require(web.tokens["shop"])])
             #expect(try await python.wait() == .exited(0), "\(python.errors)")
             #expect(python.output == "enqueued 101 jobs\n")
             let stored = try Self.stored(redis)

@@ -8,15 +8,11 @@ extension EndToEnd {
     struct HTTPRequestTests {
         private let redis: RedisServer
         private let web: WebProcess
-        private let token: String
-        private let other: String
 
         init() async throws {
             redis = try RedisServer()
             let producer = ["--role", "producer", "--queue", "default"]
-            let (web, tokens) = try await WebProcess.start(redis.url, ["shop": producer, "news": producer])
-            self.web = web
-            (token, other) = (try #require(tokens["shop"]), try #require(tokens["news"]))
+            web = try await WebProcess(redis.url, ["shop": producer, "news": producer])
         }
 
         private func waiting() throws -> Int { try redis.run("LLEN", "push:{default}:jobs").number ?? -1 }
@@ -24,8 +20,8 @@ extension EndToEnd {
         @Test("are the same with the same key and the same jobs, however these are divided, and refused with others")
         func keys() async throws {
             let (one, two) = (TestJob.text(TestJob.token("a", 1)), TestJob.text(TestJob.token("a", 2)))
-            func post(_ body: String, by token: String? = nil) async throws -> WebProcess.Answer {
-                try await web.post(token ?? self.token, body, "", ["Idempotency-Key: k"])
+            func post(_ body: String, by user: String = "shop") async throws -> WebProcess.Answer {
+                try await web.post(user, body, "", ["Idempotency-Key: k"])
             }
             let first = try await post("\(one)\n\(two)")
             let ids = try #require(first.ids)
@@ -41,10 +37,10 @@ extension EndToEnd {
             }
             #expect(try waiting() == 2)
             // Another user's key is another one, and a refused request uses none.
-            #expect(try await post(one, by: other).status == 202)
-            let refused = try await web.post(token, "{}", "", ["Idempotency-Key: l"])
+            #expect(try await post(one, by: "news").status == 202)
+            let refused = try await web.post("shop", "{}", "", ["Idempotency-Key: l"])
             #expect(refused.status == 400)
-            #expect(try await web.post(token, one, "", ["Idempotency-Key: l"]).status == 202)
+            #expect(try await web.post("shop", one, "", ["Idempotency-Key: l"]).status == 202)
             #expect(try waiting() == 4)
         }
 
@@ -52,10 +48,10 @@ extension EndToEnd {
         func codings() async throws {
             let job = TestJob.text(TestJob.token("a", 1))
             for coding in ["gzip", "br", "deflate, gzip"] {
-                let answer = try await web.post(token, job, "", ["Content-Encoding: \(coding)"])
+                let answer = try await web.post("shop", job, "", ["Content-Encoding: \(coding)"])
                 #expect(answer.status == 415 && answer.error.contains("without Content-Encoding"), "\(answer)")
             }
-            #expect(try await web.post(token, job, "", ["Content-Encoding: identity"]).status == 202)
+            #expect(try await web.post("shop", job, "", ["Content-Encoding: identity"]).status == 202)
             let connection = try RawConnection(port: try port())
             connection.send(head("Transfer-Encoding: gzip, chunked") + "1\r\nx\r\n0\r\n\r\n")
             try await eventually("an answer") {
@@ -88,7 +84,7 @@ extension EndToEnd {
         }
 
         private func head(_ lines: String) -> String {
-            "POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer \(token)\r\n\(lines)\r\n\r\n"
+            "POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer \(web.tokens["shop"] ?? "")\r\n\(lines)\r\n\r\n"
         }
     }
 }

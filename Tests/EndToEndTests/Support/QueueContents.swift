@@ -24,11 +24,10 @@ struct QueueContents {
     let dead: [Letter]
     let invalidTokens: Set<String>
     let invalidTokenDetails: [String: StoredInvalidToken]
-    /// The counters of all days.
+    /// Of all days.
     let counters: [String: Int]
     let keys: Set<String>
 
-    /// - Parameter redis: the server of the queue.
     init(_ redis: RedisServer, queue: String = "default") throws {
         let base = "push:{\(queue)}:"
         let connection = try redis.connect()
