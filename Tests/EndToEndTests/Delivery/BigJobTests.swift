@@ -13,8 +13,7 @@ extension EndToEnd {
 
         @Test("is shared by workers, and after a crash only the pieces in flight are sent twice")
         func crash() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "100ms±50ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "100ms±50ms"])
             try redis.push([bigJob()])
             let options = ["--max-connections", "1", "--max-streams", "300"]
             let first = try WorkerProcess(redis, simulator, options)
@@ -40,7 +39,7 @@ extension EndToEnd {
 
         @Test("are claimed in parts when the server limits its answers, and the log names the setting")
         func limitedAnswers() async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let (redis, simulator) = try await startServers()
             let filler = String(repeating: "x", count: 60_000)
             try redis.push(
                 (0..<30).map {

@@ -21,7 +21,7 @@ extension EndToEnd {
 
         @Test("all workers with one key share one provider token, which is in Redis and in no log")
         func shared() async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let (redis, simulator) = try await startServers()
             let workers = try (0..<4).map { _ in
                 try WorkerProcess(redis, simulator, ["--lanes", "2", "--log-level", "trace"])
             }
@@ -107,7 +107,7 @@ extension EndToEnd {
 
         @Test("when both keys are refused the app is paused")
         func bothRefused() async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let (redis, simulator) = try await startServers()
             let stranger = try TestCertificates.path("server-key.pem")
             let worker = try WorkerProcess(
                 redis, simulator,

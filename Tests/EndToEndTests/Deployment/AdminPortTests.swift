@@ -20,7 +20,7 @@ extension EndToEnd {
 
         @Test("a worker raises its soft limit of file descriptors to the hard one")
         func limit() async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let (redis, simulator) = try await startServers()
             // The soft limit and the hard one.
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"], descriptors: "64:512")

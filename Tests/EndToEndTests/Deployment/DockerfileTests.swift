@@ -88,7 +88,7 @@ extension EndToEnd {
             let environment = ["APNS_WORKER_ADMIN_PORT": "\(try RedisServer.freePort())"]
             let arguments = command.split(separator: " ").map(String.init)
             try await CommandLineTests.run(arguments, environment: environment).fails(1)
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let (redis, simulator) = try await startServers()
             let worker = try WorkerProcess(redis, simulator, environment: environment)
             try await eventually("it is well") {
                 try await CommandLineTests.run(arguments, environment: environment).ending == .exited(0)
@@ -98,7 +98,7 @@ extension EndToEnd {
 
         @Test("a worker works without any of root's capabilities")
         func withoutRights() async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let (redis, simulator) = try await startServers()
             try redis.push(TestJob.many(5))
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"], hasRights: false)

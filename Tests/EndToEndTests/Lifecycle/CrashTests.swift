@@ -18,8 +18,9 @@ extension EndToEnd {
 
         @Test("a second worker finishes the jobs of a killed one: none lost, and only jobs in flight sent twice")
         func killedWorker() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms", "--control-port", "0"])
+            let (redis, simulator) = try await startServers(simulator: [
+                "--delay", "150ms±100ms", "--control-port", "0",
+            ])
             let (quick, count) = (500, 6000)
             let jobs = TestJob.many(count)
             try redis.push(Array(jobs[..<quick]))
@@ -78,8 +79,7 @@ extension EndToEnd {
 
         @Test("A worker that stands still for longer than its requests may take sends nothing again that was answered")
         func frozen() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "700ms±600ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "700ms±600ms"])
             let count = 500
             try redis.push(TestJob.many(count))
             let worker = try WorkerProcess(redis, simulator, ["--request-timeout", "1500ms", "--lease", "60s"])
@@ -100,8 +100,7 @@ extension EndToEnd {
 
         @Test("a worker that was stopped for longer than its lease settles no reclaimed job")
         func zombie() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "300ms±100ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "300ms±100ms"])
             let count = 1500
             try redis.push(TestJob.many(count))
             let options = ["--max-connections", "1", "--max-streams", "200"]
@@ -149,7 +148,7 @@ extension EndToEnd {
 
         @Test("jobs are repeated after Redis returns with older data")
         func olderRedis() async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess(options: ["--delay", "1s"]))
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "1s"])
             let count = 200
             try redis.push(TestJob.many(count))
             let worker = try WorkerProcess(redis, simulator, ["--max-streams", "200", "--max-connections", "1"])

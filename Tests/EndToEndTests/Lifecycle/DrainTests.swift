@@ -9,8 +9,7 @@ extension EndToEnd {
             "finishes the requests in flight, returns the other jobs in their order, and exits with 0",
             arguments: [SIGTERM, SIGINT])
         func drain(signal: Int32) async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--delay", "200ms±100ms"])
+            let (redis, simulator) = try await startServers(simulator: ["--delay", "200ms±100ms"])
             let jobs = TestJob.many(2000)
             try redis.push(jobs)
             let worker = try WorkerProcess(redis, simulator, ["--max-connections", "1", "--max-streams", "200"])
@@ -36,7 +35,7 @@ extension EndToEnd {
             "an idle worker exits at once, and one whose APNs never answers exits within its timeout",
             arguments: [true, false])
         func inTime(idle: Bool) async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess(rules: ["answer=silence"]))
+            let (redis, simulator) = try await startServers(rules: ["answer=silence"])
             if !idle { try redis.push(TestJob.many(50)) }
             let worker = try WorkerProcess(
                 redis, simulator, ["--request-timeout", "10m", "--drain-timeout", idle ? "1h" : "500ms"])

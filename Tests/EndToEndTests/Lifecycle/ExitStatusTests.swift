@@ -30,9 +30,7 @@ extension EndToEnd {
         func late() async throws {
             let redis = try RedisServer()
             redis.kill()
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["status", "--timeout", "60s"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let process = try redis.startCommand(["status", "--timeout", "60s"])
             try await eventually("it says what it waits for") { process.errors.contains("waiting up to 1m for Redis") }
             try redis.start()
             #expect(try await process.wait() == .exited(0))

@@ -120,7 +120,7 @@ extension EndToEnd {
 
         @Test("a signal that arrives while the settings are read neither ends the worker nor is forgotten")
         func early() async throws {
-            let (redis, simulator) = (try RedisServer(), try await SimulatorProcess())
+            let (redis, simulator) = try await startServers()
             let folder = try ConfigurationTests.Folder()
             // A reader of a named pipe waits for its writer.
             let pipe = folder.url.appending(path: "ca.pem").path

@@ -193,9 +193,7 @@ extension EndToEnd {
         func ordinary() async throws {
             let redis = try RedisServer()
             for signal in [SIGTERM, SIGINT] {
-                let process = try ChildProcess(
-                    BuiltProgram.path("apns-worker"), ["results", "--follow"],
-                    environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                let process = try redis.startCommand(["results", "--follow"])
                 try await eventually("it waits for results") {
                     try redis.run("CLIENT", "LIST").text?.contains("cmd=xread") == true
                 }

@@ -34,8 +34,7 @@ extension EndToEnd {
             let arguments = try Self.files(redis, list) + ["--job-size", "20", "--ahead", "15"]
             for round in 1...10 {
                 let before = try Self.next(redis)
-                let process = try ChildProcess(
-                    BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                let process = try redis.startCommand(arguments)
                 try await eventually("it sends, round \(round)") {
                     try Self.next(redis) > before || process.ending != nil
                 }
@@ -57,9 +56,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let tokens = (0..<1000).map { TestJob.token("d", $0) }
             let arguments = try Self.files(redis, tokens.joined(separator: "\n")) + ["--job-size", "10"]
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"), arguments + ["--ahead", "20"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let process = try redis.startCommand(arguments + ["--ahead", "20"])
             try await eventually("the queue is full") { try Self.next(redis) == 20 }
             process.send(SIGINT)
             #expect(try await process.wait() == .exited(130))
@@ -129,8 +126,7 @@ extension EndToEnd {
                     "--wait", "60s",
                 ]
             for _ in 0..<2 {
-                let process = try ChildProcess(
-                    BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                let process = try redis.startCommand(arguments)
                 try await eventually("it waits") { process.errors.contains("waiting for its outcomes") }
                 process.kill()
             }
@@ -245,8 +241,7 @@ extension EndToEnd {
                 try file.write(contentsOf: lines)
             }
             try file.close()
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let process = try redis.startCommand(arguments)
             try await eventually("the queue is full", within: .seconds(180)) { try Self.next(redis) >= 80 }
             let status = try String(
                 contentsOfFile: "/proc/\(process.processIdentifier)/status", encoding: .utf8)

@@ -144,8 +144,7 @@ extension EndToEnd {
 
         @Test("after a cancellation is undone, its notifications are delivered once each, and so is the rest")
         func requeue() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try redis.push(
                 [Self.fanOut(0, of: 500, campaign: "spring")] + TestJob.many(300, members: #""campaign":"spring","#))
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
@@ -173,8 +172,7 @@ extension EndToEnd {
 
         @Test("a campaign is paused and resumed without spending attempts, while another continues")
         func pause() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
             try await apnsWorker(redis.url, "campaign", "pause", "spring", "--reason", "wait").succeeds()
                 .begins("campaign spring in queue default is paused")
@@ -200,8 +198,7 @@ extension EndToEnd {
 
         @Test("a limit applies to all workers together, and not to other campaigns")
         func limit() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             try await apnsWorker(redis.url, "campaign", "limit", "slow", "--per-second", "5").succeeds()
                 .prints("campaign slow in queue default is limited to 5 per second\n")
             let workers = try (0..<2).map { _ in try WorkerProcess(redis: redis.url, endpoint: simulator.port) }
@@ -228,8 +225,7 @@ extension EndToEnd {
 
         @Test("jobs in Sidekiq's format belong to campaigns, too")
         func sidekiq() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess()
+            let (redis, simulator) = try await startServers()
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
                 options: ["--format", "sidekiq", "--list", "queue:push"])

@@ -63,8 +63,7 @@ extension EndToEnd {
             try await dead("show", key).shows(#"{"payload":"secret"}"#).lacks("\u{1B}", "\u{0}").matches(
                 /tokens +ab cd\n/)
             // Its bytes are not UTF-8.
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["dead", "show", "--raw", key, "--redis", redis.url])
+            let process = try redis.startCommand(["dead", "show", "--raw", key])
             #expect(try await process.wait() == .exited(0))
             #expect(try Data(contentsOf: process.directory.appending(path: "output")) == Data(Self.hostile.original))
             let object = try #require(try await dead("show", "--json", key).objects.first)
@@ -86,9 +85,7 @@ extension EndToEnd {
             let object = try #require(try deleted.objects.first)
             #expect(object["action"] as? String == "deleted" && object["count"] as? Int == 5)
             #expect(object["by_reason"] as? [String: Int] == ["Old": 5] && object["queue"] as? String == "default")
-            let process = try ChildProcess(
-                "script", ["-qec", "\(BuiltProgram.path("apns-worker")) dead delete --all", "/dev/null"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url], input: Data("nonsense\n".utf8))
+            let process = try redis.startOnTerminal("dead delete --all", typing: "nonsense\n")
             #expect(try await process.wait() == .exited(1))
             #expect(process.output.contains("Delete 15 dead letters of queue default permanently (15 New)? [y/N]"))
             #expect(try QueueContents(redis).deadReasons == ["New": 15])

@@ -83,9 +83,7 @@ extension EndToEnd {
             let reshard = ["reshard", "--to", "16", "--yes"]
             let counted = try await Self.invalid(["reshard", "--to", "16", "--dry-run"], redis.url)
             counted.prints("would have copied 3,000 tokens\n")
-            let killed = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["invalid"] + reshard,
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let killed = try redis.startCommand(["invalid"] + reshard)
             try await eventually("it has begun") {
                 try redis.run("GET", "push:{shared}:invalid-tokens:division").text?.hasPrefix("1 16 ") == true
             }

@@ -84,10 +84,8 @@ extension EndToEnd {
 
         @Test("a page and each answer of the API read at most a page of jobs, and a search each job once")
         func pages() async throws {
-            let web = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["web", "--port", "0", "--redis", redis.url])
-            try await eventually("the dashboard is open") { web.output.contains("dashboard  http") }
-            let port = try #require(web.output.firstMatch(of: /http:\/\/127\.0\.0\.1:(\d+)\//).flatMap { Int($0.1) })
+            let web = try await WebProcess(redis.url, [:])
+            let port = try #require(web.address.split(separator: ":").last.flatMap { Int($0) })
             // All pages that others link to, one for each path, and what the API describes.
             var (waiting, seen) = (["/", "/api/v1/openapi.json"], Set<String>())
             while let path = waiting.popLast() {

@@ -273,10 +273,7 @@ extension EndToEnd {
 
         /// Returns the output of the command on a terminal into which an answer is typed.
         private static func onTerminal(_ flags: String, _ redis: RedisServer, answer: String) async throws -> String {
-            let program = try BuiltProgram.path("apns-worker")
-            let process = try ChildProcess(
-                "script", ["-qec", "\(program) requeue \(flags)", "/dev/null"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url], input: Data(answer.utf8))
+            let process = try redis.startOnTerminal("requeue \(flags)", typing: answer)
             try await process.wait()
             return process.output
         }

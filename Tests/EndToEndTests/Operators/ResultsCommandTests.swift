@@ -126,9 +126,7 @@ extension EndToEnd {
                 "note: no results are kept (`results: off`) in default\n"
             ).lacks("critical")
             try await Self.results(["--by", "queue,outcome"], redis).shows("\tbulk\t", "\tcritical\tdead\n")
-            let follower = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["results", "--follow", "--json", "--since", "1s"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let follower = try redis.startCommand(["results", "--follow", "--json", "--since", "1s"])
             for queue in ["bulk", "critical"] {
                 try redis.run("XADD", "push:{\(queue)}:results", "*", "id", "new-\(queue)", "outcome", "dead")
             }

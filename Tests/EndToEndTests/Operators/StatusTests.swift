@@ -221,8 +221,7 @@ extension EndToEnd {
         @Test("--watch refreshes, survives an outage, and exits with 0 on SIGINT")
         func watch() async throws {
             let redis = try RedisServer()
-            let watch = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["status", "--watch", "100ms", "--redis", redis.url])
+            let watch = try redis.startCommand(["status", "--watch", "100ms"])
             try await eventually("several pages are there") { watch.output.components(separatedBy: "QUEUE").count > 3 }
             // In a pipe it prints plain pages without escape codes.
             #expect(!watch.output.contains("\u{1B}"))

@@ -38,8 +38,8 @@ final class WebProcess {
             #expect(try await user.wait() == .exited(0), "\(user.errors)")
             tokens[name] = String(try #require(user.errors.firstMatch(of: /token +([0-9a-f]+)/)?.1))
         }
-        arguments =
-            ["web", "--port", "0", "--redis", redis, "--users", directory.appending(path: "users").path] + options
+        let file = users.isEmpty ? [] : ["--users", directory.appending(path: "users").path]
+        arguments = ["web", "--port", "0", "--redis", redis] + file + options
         (process, address) = try await Self.open(arguments)
         self.tokens = tokens
     }

@@ -74,6 +74,19 @@ extension RedisServer {
         }
     }
 
+    /// Starts a command of `apns-worker` on this server.
+    func startCommand(_ arguments: [String]) throws -> ChildProcess {
+        try ChildProcess(
+            BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": url])
+    }
+
+    /// Starts a command of `apns-worker` on a terminal, into which a text is typed.
+    func startOnTerminal(_ command: String, typing text: String) throws -> ChildProcess {
+        try ChildProcess(
+            "script", ["-qec", "\(BuiltProgram.path("apns-worker")) \(command)", "/dev/null"],
+            environment: ["APNS_WORKER_REDIS_URL": url], input: Data(text.utf8))
+    }
+
     /// Runs a command of `apns-worker` on this server.
     func apnsWorker(
         _ arguments: [String], environment: [String: String] = [:], input: String? = nil
