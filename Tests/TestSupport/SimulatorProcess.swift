@@ -16,12 +16,9 @@ package final class SimulatorProcess: Sendable {
         /// The feedback service's account.
         package let feedback: Feedback
         private let recordedByGatewayID: [String: Int]?
-        private let recordedByID: [String: Int]?
         private let recordedByToken: [String: Int]?
         private let recordedByChannel: [String: Int]?
 
-        /// The number of times that each `apns-id` was accepted.
-        package var acceptedByID: [String: Int] { recordedByID ?? [:] }
         /// The number of notifications that were accepted for each device token.
         package var acceptedByToken: [String: Int] { recordedByToken ?? [:] }
         /// The number of broadcasts that were accepted on each channel.
@@ -38,7 +35,6 @@ package final class SimulatorProcess: Sendable {
             case answers, broadcasts, acceptedByGateway, gateway, feedback
             case distinctIDs = "distinctIds"
             case recordedByGatewayID = "gatewayAcceptedById"
-            case recordedByID = "acceptedById"
             case recordedByToken = "acceptedByToken"
             case recordedByChannel = "acceptedByChannel"
         }

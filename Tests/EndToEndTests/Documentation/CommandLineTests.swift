@@ -61,13 +61,12 @@ extension EndToEnd {
             let redis = try RedisServer()
             let token = TestJob.token("ab", 1)
             let before = Date().timeIntervalSince1970
-            let text = try await redis.apnsWorker([
+            try await redis.apnsWorker([
                 "enqueue", "--token", token, "--token", TestJob.token("cd", 2), "--alert", "Say \"hé\"", "--id", "x",
                 "--topic", "com.example.app", "--push-type", "alert", "--priority", "5", "--expiration", "1h",
                 "--collapse-id", "c", "--max-attempts", "3", "--app", "default", "--unique-for", "1h30m",
                 "--fair", "tenant 17", "--fair-per-second", "50", "--urgent",
-            ]).succeeds().output
-            #expect(text == "enqueued 1 job on default, id x\n")
+            ]).succeeds().prints("enqueued 1 job on default, id x\n")
             let (job, time) = try Self.enqueued(QueueContents(redis).jobs.first)
             #expect(time >= before - 0.001 && time <= Date().timeIntervalSince1970)
             #expect(
@@ -135,10 +134,9 @@ extension EndToEnd {
             let numbers = try QueueContents(redis).jobs.map { try Self.object($0)["number"] as? Int }
             #expect(numbers == [3, 4, 1, 2])
 
-            let other = try await redis.apnsWorker([
+            try await redis.apnsWorker([
                 "enqueue", "--prefix", "p", "--queue", "q", "--token", "ab", "--payload", #"{"a": 1}"#,
-            ]).succeeds().output
-            #expect(other.hasPrefix("enqueued 1 job on q, id "))
+            ]).succeeds().begins("enqueued 1 job on q, id ")
             let text = try #require(try redis.run("LINDEX", "p:{q}:jobs", "0").text)
             // The payload is unchanged.
             let job = /{"id":"[0-9a-f]{24}","token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/

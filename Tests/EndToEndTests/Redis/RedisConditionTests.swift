@@ -245,8 +245,7 @@ extension EndToEnd {
                 view.kinds == ["wrong_key push:{shared}:invalid-tokens", "redis_refuses_requests \(found.name)"]
                     && found.state == "running")
             #expect(view.problems[1].message.hasPrefix("worker \(found.name) is not ready: \(reason)"))
-            let page = try await apnsWorker(redis.url, "status").output
-            #expect(page.contains("  not ready\n  not ready: \(reason)"), "\(page)")
+            try await apnsWorker(redis.url, "status").shows("  not ready\n  not ready: \(reason)")
             let summary = try await apnsWorker(redis.url, "status", "--check")
             let key = "the key push:{shared}:invalid-tokens holds a string"
             #expect(summary.ending == .exited(2) && summary.output.contains(key), "\(summary)")
@@ -298,8 +297,8 @@ extension EndToEnd {
             ).shows(", append-only file on, 1 replica\n")
             try master.run("CONFIG", "SET", "min-replicas-to-write", "1")
             try await Self.check(set.url).succeeds().lacks("warning")
-            let page = try await apnsWorker(set.url, "status").output
-            #expect(page.contains(":\(master.port)  ") && page.contains(/AOF on\s+1 replica, 1 in sync\n/), "\(page)")
+            try await apnsWorker(set.url, "status").shows(":\(master.port)  ").matches(
+                /AOF on\s+1 replica, 1 in sync\n/)
             _ = try await worker.stop()
             try set.servers[1].run("REPLICAOF", "NO", "ONE")
             try master.run("CONFIG", "SET", "min-replicas-to-write", "0")
