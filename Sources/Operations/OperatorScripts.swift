@@ -36,18 +36,15 @@ extension QueueScript {
         countCampaign, sendJobs, pageDeadLetters, acknowledgeResults, divide,
     ]
 
-    /// Runs a command that writes a key. Works on a Redis whose memory is full.
-    /// - Returns: the text of the reply.
+    /// Sets a key. Works on a Redis whose memory is full.
+    /// - Parameter arguments: appends the value, and options of `SET`.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
-    @discardableResult
-    static func write(
-        _ name: String, _ key: String, _ client: RedisClient, arguments: (inout RedisCommand) -> Void
-    ) async throws -> String {
+    static func set(_ key: String, _ client: RedisClient, arguments: (inout RedisCommand) -> Void) async throws {
         try await write.run(client, [key]) { command in
-            command.append(name)
+            command.append("SET")
             arguments(&command)
         } reading: {
-            $0.text()
+            _ = $0.text()
         }
     }
 }

@@ -190,8 +190,6 @@ package struct AuditEntry: Sendable, Equatable {
 
 /// The audit log: the last actions of operators on all queues, in one capped stream.
 package enum AuditLog {
-    /// The approximate number of entries that are kept.
-    package static let maximumEntries = SharedKeys.maximumAuditEntries
     /// The maximum number of entries of one page.
     package static let maximumPage = 1000
 
@@ -203,14 +201,8 @@ package enum AuditLog {
     package static func record(
         _ entry: AuditEntry, _ client: RedisClient, _ keys: SharedKeys
     ) async throws -> String {
-        // The oldest entries make space.
-        try await QueueScript.write("XADD", keys.audit, client) { command in
-            for limit in ["MAXLEN", "~", "\(maximumEntries)", "*"] { command.append(limit) }
-            for (name, value) in entry.fields {
-                command.append(name)
-                command.append(value)
-            }
-        }
+        try await QueueScript.write.run(
+            client, [keys.audit], arguments: { $0.appendAuditEntry(entry.fields) }, reading: { $0.text() })
     }
 
     /// Returns the latest entries, the newest first.

@@ -9,7 +9,7 @@ package enum QueuePause {
     /// - Parameter pause: the reason, the time and the operator; only ``clear(_:_:)`` ends it.
     /// - Throws: `RedisError`.
     package static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: PauseRecord) async throws {
-        try await QueueScript.write("SET", keys.paused, client) { $0.append(pause.json) }
+        try await QueueScript.set(keys.paused, client) { $0.append(pause.json) }
     }
 
     /// Pauses the queue, or replaces its pause, with only a reason.
@@ -56,7 +56,7 @@ extension AppPauses {
     package static func set(
         _ pause: PauseRecord, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
-        try await QueueScript.write("SET", keys.appPaused(app), client) { $0.append(pause.json) }
+        try await QueueScript.set(keys.appPaused(app), client) { $0.append(pause.json) }
     }
 
     /// Reads the pauses of those apps that are paused, by the apps' names.

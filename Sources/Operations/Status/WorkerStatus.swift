@@ -92,7 +92,7 @@ extension WorkerCommand {
     /// memory is full.
     /// - Throws: `RedisError`.
     package func send(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
-        try await QueueScript.write("SET", keys.order(process), client) { command in
+        try await QueueScript.set(keys.order(process), client) { command in
             command.append(text)
             command.append("PX")
             command.append(Self.lifetime)

@@ -31,8 +31,6 @@ public struct SharedKeys: Sendable {
 
     /// STREAM: the audit log, the last actions of operators; see ``AuditLog``.
     public let audit: String
-    /// The approximate number of entries of the audit log: Redis drops the oldest in blocks.
-    public static let maximumAuditEntries = 10_000
 
     private let base: String
     private let prefix: String

@@ -28,16 +28,28 @@ public struct GuardAudit {
     public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, QueueFailure>) -> Void) {
         scripts.run(
             .write, [key],
-            arguments: { command in
-                for text in ["XADD", "MAXLEN", "~", "\(SharedKeys.maximumAuditEntries)", "*"] { command.append(text) }
-                for text in [
-                    "action", "pause_campaign", "by", "guard", "subject", "campaign \(stopped.campaign.printable)",
-                    "via", "worker", "detail", stopped.reason,
-                ] {
-                    command.append(text)
-                }
+            arguments: {
+                $0.appendAuditEntry([
+                    ("action", "pause_campaign"), ("by", "guard"),
+                    ("subject", "campaign \(stopped.campaign.printable)"), ("via", "worker"),
+                    ("detail", stopped.reason),
+                ])
             },
             completion: completion
         ) { reply in _ = reply.text() }
+    }
+}
+
+extension RedisCommand {
+    /// The approximate number of entries of the audit log: Redis drops the oldest in blocks.
+    private static let auditEntries = 10_000
+
+    /// Appends the arguments with which the script `write` adds an entry to the audit log. The oldest entries make space.
+    public mutating func appendAuditEntry(_ fields: [(name: String, value: String)]) {
+        for text in ["XADD", "MAXLEN", "~", "\(Self.auditEntries)", "*"] { append(text) }
+        for (name, value) in fields {
+            append(name)
+            append(value)
+        }
     }
 }
