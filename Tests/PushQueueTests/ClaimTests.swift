@@ -248,6 +248,25 @@ struct ClaimTests {
         #expect(try await queue.worker("x").claim(0).expiredWorker == nil)
     }
 
+    @Test("a claim looks for expired leases if the lane joins, gives a heartbeat or only renews its lease")
+    func looksAround() async throws {
+        let worker = queue.worker("w")
+        for hasExpired in [false, true] {
+            if hasExpired {
+                try await queue.worker("x").claim(0)
+                try queue.endLease("x")
+            }
+            for (count, join, heartbeat) in [(5, true, nil), (0, false, nil), (5, false, .sample), (5, false, nil)]
+                as [(Int, Bool, WorkerHeartbeat?)]
+            {
+                let claimed = try await worker.claim(count, join: join, heartbeat: heartbeat)
+                let looks = count == 0 || join || heartbeat != nil
+                #expect(claimed.hasLookedAround == looks)
+                #expect(claimed.expiredWorker == (looks && hasExpired ? "x" : nil))
+            }
+        }
+    }
+
     @Test("a job that is too large becomes a dead letter with its bytes unchanged, and the others are claimed")
     func tooLarge() async throws {
         let limits = QueueLimits { $0.maximumJobSize = 100 }

@@ -16,9 +16,6 @@ public struct ClaimRequest: Sendable {
     public var sort: Bool
     /// The lane's report about itself, sent at intervals; the claim then also returns operators' commands.
     public var heartbeat: WorkerHeartbeat?
-    /// True if the claim also looks for lanes whose leases have expired, and for keys of a wrong type that only ends of jobs
-    /// need. Most claims of a busy lane do not, because that costs as much as several jobs.
-    public var looksAround: Bool { heartbeat != nil || join || count == 0 }
 
     /// Makes a request; see the properties.
     public init(
@@ -43,7 +40,9 @@ public struct Claimed: Sendable {
     public var now: Int64
     /// Milliseconds until more jobs can be claimed: 0 if some are waiting, `nil` if there are none.
     public var nextDue: Int64?
-    /// A lane whose lease has expired and whose claims should be reclaimed; see ``ClaimRequest/looksAround``.
+    /// True if the claim has looked for lanes whose leases have expired.
+    public var hasLookedAround: Bool
+    /// Such a lane, whose claims should be reclaimed.
     public var expiredWorker: String?
     /// The number of dead letters that were evicted to stay within the limits.
     public var evicted: Int
@@ -67,10 +66,12 @@ extension Claimed {
     /// Reads the reply of the script.
     init(_ reply: inout ScriptReply) {
         let (status, now, due) = (reply.number(), Int64(reply.number()), reply.numberIfAny())
+        let expired = reply.bytesOrNull()
         self.init(
             isPaused: status == 1 || status == 3, handsBack: status == 3, leaseLost: status == 2, now: now,
-            nextDue: due,
-            expiredWorker: reply.textIfAny(), evicted: reply.number(),
+            nextDue: due, hasLookedAround: expired != nil,
+            expiredWorker: expired.flatMap { $0.readableBytes > 0 ? String(buffer: $0) : nil },
+            evicted: reply.number(),
             command: reply.textIfAny().flatMap { WorkerCommand($0) }, stamp: reply.text(), held: reply.number(),
             commands: JobCommands(hash: reply.children()),
             otherConfigurations: Set(reply.children().compactMap { $0.string.flatMap { ConfigurationDigest($0) } }),

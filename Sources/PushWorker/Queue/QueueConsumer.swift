@@ -212,13 +212,13 @@ final class QueueConsumer {
         store.claim(request) { [self] result in
             guard generation == queue.generation, !lane.isStopped else { return }
             switch result {
-            case .success(let claimed): received(claimed, claim, looksAround: request.looksAround)
+            case .success(let claimed): received(claimed, claim)
             case .failure(let failure): failed(failure)
             }
         }
     }
 
-    private func received(_ claimed: Claimed, _ claim: ClaimWindow.Claim, looksAround: Bool) {
+    private func received(_ claimed: Claimed, _ claim: ClaimWindow.Claim) {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
         link.refusals.recordAcceptance(.claims)
@@ -248,7 +248,7 @@ final class QueueConsumer {
         }
         if let expired = claimed.expiredWorker {
             considerReclaiming(expired)
-        } else if looksAround {
+        } else if claimed.hasLookedAround {
             link.refusals.recordAcceptance(.reclaims)
         }
         if hasBacklog {

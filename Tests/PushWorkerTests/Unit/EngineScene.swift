@@ -416,7 +416,7 @@ final class FakeQueue: QueueStore {
             return Claimed(
                 isPaused: isPaused, handsBack: handsBack, leaseLost: leaseIsLost, now: time(),
                 nextDue: jobs.isEmpty ? nil : 0,
-                expiredWorker: nil, evicted: 0, command: nil, stamp: "s\(stamp)", held: before,
+                hasLookedAround: true, expiredWorker: nil, evicted: 0, command: nil, stamp: "s\(stamp)", held: before,
                 commands: request.knownCommands == commands.version ? nil : commands,
                 otherConfigurations: otherConfigurations,
                 bodies: taken.map { ByteBuffer(string: $0) })

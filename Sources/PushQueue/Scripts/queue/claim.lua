@@ -51,8 +51,7 @@
 --                         3 paused, and the lane must hand back the jobs that it has not submitted
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when there are none
---       expired           a lane whose lease has expired, or ''; always '' unless the lane gives a heartbeat, joins, or only
---                        renews its lease
+--       expired           a lane whose lease has expired, '' if there is none; null from a claim that has not looked around
 --       evicted           dead letters evicted to keep within the bounds
 --       command           the value of order:<process>, '' if there is none or no heartbeat was given
 --       stamp             of this claim, '' without jobs
@@ -99,15 +98,16 @@ do
     if type(renewed) == 'table' then
         return wrong_type({ [workers] = 'zset' }) or renewed
     elseif join == '0' and renewed == 0 and not redis.call('ZSCORE', workers, lane) then
-        return { 2, now, -1, '', 0, '', '', 0, {}, {} }
+        return { 2, now, -1, false, 0, '', '', 0, {}, {} }
     end
 end
 
--- A lane looks for expired leases and for keys of a wrong type only with its heartbeats and while it claims nothing.
+-- A lane looks for expired leases, and for keys of a wrong type that only ends of jobs need, when it gives a heartbeat, joins or
+-- only renews its lease. Most claims of a busy lane do not, because that costs as much as several jobs.
 local looks_around = worker_info or join == '1' or limit == 0
 
 -- A random one of the ten that expired first: a lane that can't be reclaimed must not shield the others.
-local expired = ''
+local expired = looks_around and ''
 if looks_around and redis.call('ZCOUNT', workers, '-inf', '(' .. now_text) > 0 then
     local first_expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
     expired = first_expired[1 + now_in_us % #first_expired]
