@@ -99,6 +99,28 @@ struct StopButtonTests {
         try await desk.perform(change)
     }
 
+    @Test(
+        "A pause that is changed keeps its beginning, and one after a resumption has its own", arguments: [false, true])
+    func pauseAgain(isOfApp: Bool) async throws {
+        try await OperatorScene.with { scene in
+            var desk = try scene.desk()
+            desk.isForced = true
+            let key = isOfApp ? "push:{shared}:apps:shop:paused" : "push:{default}:paused"
+            let app = isOfApp ? [("app", "shop")] : []
+            func pause(_ reason: String) async throws -> PauseRecord {
+                _ = try await desk.perform(PauseChange(Fields(app + [("reason", reason)]), isOfApp: isOfApp))
+                let pause = PauseRecord(ByteBuffer(string: try scene.run("GET", key).text ?? ""))
+                #expect(pause.reason == reason)
+                return pause
+            }
+            let past = 1_700_000_000_000
+            try scene.run("SET", key, #"{"v":1,"reason":"first","since":\#(past)}"#)
+            #expect(try await pause("second").since == Int64(past))
+            _ = try await desk.perform(ResumeChange(Fields(app), isOfApp: isOfApp))
+            #expect(try await pause("third").since != Int64(past))
+        }
+    }
+
     @Test("Pausing and resuming all queues does not stop at one that can't be read, and names that one")
     func pauseOfAll() async throws {
         for bad in ["a", "c"] {

@@ -150,6 +150,24 @@ struct FleetStateTests {
         #expect((240_000...300_000).contains(slower))
     }
 
+    @Test("new jobs of a limited rate are behind those that wait for their turn, and those that have missed it")
+    func turns() async throws {
+        func ask(_ campaign: String, at time: Int, goFirst: Bool = false, _ number: Int = 1) async throws -> [Int] {
+            let clock = queue.sharedKeys.campaignRate("clock")
+            try queue.redis.run("SET", clock, "\(1_800_000_000_000 + time)")
+            return try await queue.limit(
+                campaign, 5, since: 1, Array(repeating: 1, count: number), goFirst: goFirst, clock: .key(clock))
+        }
+        #expect(try await ask("waiting", at: 0) == [0])
+        #expect(try await ask("waiting", at: 50) == [150])
+        // The rate would allow one, and the other job has not asked again.
+        #expect(try await ask("waiting", at: 250) == [150])
+        #expect(try await ask("waiting", at: 250, goFirst: true) == [0])
+        #expect(try await ask("late", at: 0, goFirst: true, 2) == [0, 200])
+        #expect(try await ask("late", at: 250) == [150])
+        #expect(try await ask("late", at: 250, goFirst: true) == [0])
+    }
+
     @Test("throttled tokens are found with their times")
     func throttled() async throws {
         let fleet = try await fleet()
