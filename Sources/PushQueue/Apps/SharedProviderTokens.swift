@@ -52,11 +52,7 @@ public final class SharedProviderTokens {
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    public convenience init(client: any RedisSender, keys: SharedKeys) {
-        self.init(client: client, keys: keys, clock: .server)
-    }
-
-    public init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
+    public init(client: any RedisSender, keys: SharedKeys, clock: ClockSource = .server) {
         self.keys = keys
         self.client = client
         scripts = ScriptRunner(client: client, clock: clock)

@@ -56,11 +56,6 @@ public final class QueueConnection {
     private let random: () -> UInt32
     let scripts: ScriptRunner
 
-    /// - Parameter client: a client for commands that do not block.
-    public convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
-        self.init(client: client, keys: keys, worker: worker, limits: limits, clock: .server)
-    }
-
     /// - Parameters:
     ///   - client: a client for commands that do not block.
     ///   - waiter: a client for commands that block; `nil` if the lane never waits.

@@ -11,11 +11,7 @@ public struct ThrottledTokens {
     private let scripts: ScriptRunner
 
     /// - Parameter client: a client for the slot of the shared keys.
-    public init(client: any RedisSender, keys: SharedKeys) {
-        self.init(client: client, keys: keys, clock: .server)
-    }
-
-    public init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
+    public init(client: any RedisSender, keys: SharedKeys, clock: ClockSource = .server) {
         (key, changes) = (keys.throttledTokens, keys.invalidTokenChanges)
         self.client = client
         scripts = ScriptRunner(client: client, clock: clock)
