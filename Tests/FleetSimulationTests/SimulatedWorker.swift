@@ -417,8 +417,6 @@ private final class SimulatedQueueStore: QueueStore {
 
 /// The real stores of the fleet's state, with checks of what the lane learns, and the mutations of the engine's rules.
 private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     private let store: FleetStore
     private unowned let lane: SimulatedLane
     private let loop: SimulatedLoop

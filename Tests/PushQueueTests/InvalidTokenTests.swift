@@ -248,7 +248,7 @@ struct InvalidTokenTests {
         }
 
         func call<Value: Sendable>(
-            _ body: @escaping @Sendable (InvalidTokenSet, @escaping InvalidTokenSet.Completion<Value>) -> Void
+            _ body: @escaping @Sendable (InvalidTokenSet, @escaping Completion<Value>) -> Void
         ) async throws -> Value {
             try await withCheckedThrowingContinuation { continuation in
                 queue.client.eventLoop.execute { [set] in body(set.value) { continuation.resume(with: $0) } }

@@ -263,8 +263,7 @@ package struct TestWorker: LoopBound {
     }
 
     private func call<Value: Sendable>(
-        _ body:
-            @escaping @Sendable (QueueConnection, @escaping (Result<Value, QueueFailure>) -> Void) -> Void
+        _ body: @escaping @Sendable (QueueConnection, @escaping Completion<Value>) -> Void
     ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
             eventLoop.execute { body(queue.value) { continuation.resume(with: $0) } }

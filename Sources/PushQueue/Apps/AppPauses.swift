@@ -26,7 +26,7 @@ public final class AppPauses {
     public init(client: any RedisSender, keys: SharedKeys) { (self.client, self.keys) = (client, keys) }
 
     /// Reads the state of apps, in their order.
-    public func read(_ apps: [String], completion: @escaping (Result<[State], QueueFailure>) -> Void) {
+    public func read(_ apps: [String], completion: @escaping Completion<[State]>) {
         guard !apps.isEmpty else { return completion(.success([])) }
         var command = RedisCommand("MGET", expecting: apps.count * 2, bytes: apps.count * 128)
         for app in apps { command.append(keys.appPaused(app)) }

@@ -62,7 +62,7 @@ public final class SharedProviderTokens {
     public var isReady: Bool { client.isReady }
 
     /// Offers a token, which is stored if there is none, or only an old one.
-    public func share(_ offer: Offer, completion: @escaping (Result<Answer, QueueFailure>) -> Void) {
+    public func share(_ offer: Offer, completion: @escaping Completion<Answer>) {
         scripts.run(
             .shareProviderToken, [keys.providerToken(team: offer.teamID, key: offer.keyID)],
             arguments: { command in

@@ -75,9 +75,7 @@ public struct NewestJob: Sendable {
 extension QueueConnection {
     /// Reads what the keys of jobs with `replaces` hold, after those with `send_at` became the newest.
     /// - Parameter completion: gets the value for each job; `nil` for a key that does not exist.
-    public func newest(
-        of jobs: [NewestJob], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void
-    ) {
+    public func newest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
         let due = jobs.filter(\.isAnnounced)
         guard !due.isEmpty else { return readNewest(of: jobs, completion: completion) }
         scripts.run(
@@ -98,9 +96,7 @@ extension QueueConnection {
             }, reading: { $0.number() })
     }
 
-    private func readNewest(
-        of jobs: [NewestJob], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void
-    ) {
+    private func readNewest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
         client.send(NewestJob.reading(jobs, keys)) { result in
             completion(
                 result.mapError(QueueFailure.redis).flatMap { reply in

@@ -84,7 +84,7 @@ public final class QueueConnection {
     public func use(worker: String) { self.worker = worker }
 
     /// Claims jobs and renews the lease.
-    public func claim(_ request: ClaimRequest, completion: @escaping (Result<Claimed, QueueFailure>) -> Void) {
+    public func claim(_ request: ClaimRequest, completion: @escaping Completion<Claimed>) {
         var keyNames = [
             keys.jobs, keys.retry, keys.failed, keys.claimed(worker), keys.inbox, keys.workers, keys.paused,
             keys.dead, keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands,
@@ -130,9 +130,7 @@ public final class QueueConnection {
 
     /// Reserves the ids of jobs that must be unique.
     /// - Parameter completion: gets the result of each reservation, in their order.
-    public func reserve(
-        _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], QueueFailure>) -> Void
-    ) {
+    public func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>) {
         guard !reservations.isEmpty else { return completion(.success([])) }
         scripts.run(
             .reserve,
@@ -153,7 +151,7 @@ public final class QueueConnection {
     }
 
     /// Settles claims.
-    public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, QueueFailure>) -> Void) {
+    public func settle(_ settlement: Settlement, completion: @escaping Completion<Settled>) {
         scripts.run(
             .settle,
             [
@@ -190,7 +188,7 @@ public final class QueueConnection {
     }
 
     /// Counts the queue's jobs, or returns another worker's reading that is at most ``QueueGauges/maximumAge`` old.
-    public func gauges(completion: @escaping (Result<QueueGauges, QueueFailure>) -> Void) {
+    public func gauges(completion: @escaping Completion<QueueGauges>) {
         scripts.run(
             .gauges, QueueGauges.keyNames(keys),
             arguments: { [keys] in QueueGauges.append(keys, maximumAge: QueueGauges.maximumAge, to: &$0) },
@@ -199,7 +197,7 @@ public final class QueueConnection {
 
     /// Pauses this queue's part of a campaign that its guard has paused in another queue.
     /// - Parameter completion: gets true if it was running, and has a guard here.
-    public func stop(_ stopped: StoppedCampaign, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
+    public func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>) {
         scripts.run(
             .stopCampaign, [keys.jobCommands, keys.campaign(stopped.campaign)],
             arguments: { command in
@@ -212,7 +210,7 @@ public final class QueueConnection {
 
     /// Puts claims of a lane whose lease has expired back into the queue.
     /// - Parameter completion: gets `nil` if the lease has not expired, or another lane was faster.
-    public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, QueueFailure>) -> Void) {
+    public func reclaim(_ other: String, completion: @escaping Completion<Reclaimed?>) {
         scripts.run(
             .reclaim,
             [
@@ -243,7 +241,7 @@ public final class QueueConnection {
     ///   - completion: gets the numbers of jobs.
     public func release(
         of configuration: ConfigurationDigest, endOf process: String? = nil,
-        completion: @escaping (Result<Released, QueueFailure>) -> Void
+        completion: @escaping Completion<Released>
     ) {
         let keyNames = [
             keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo, keys.configurations,
@@ -265,7 +263,7 @@ public final class QueueConnection {
     // MARK: Reading claims
 
     /// Reads all claims of the lane.
-    public func claims(completion: @escaping (Result<[ClaimID], QueueFailure>) -> Void) {
+    public func claims(completion: @escaping Completion<[ClaimID]>) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
             completion(
                 result.mapError(QueueFailure.redis).map { reply in
@@ -275,7 +273,7 @@ public final class QueueConnection {
     }
 
     /// Reads the jobs of some of the lane's claims; `nil` for a claim that no longer exists.
-    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], QueueFailure>) -> Void) {
+    public func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>) {
         var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 24)
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }
@@ -289,7 +287,7 @@ public final class QueueConnection {
 
     /// Waits for a job, which the server moves to the inbox.
     /// - Parameter completion: gets true if a job has arrived.
-    public func waitForJob(seconds: Int, completion: @escaping (Result<Bool, QueueFailure>) -> Void) {
+    public func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) {
         guard let waiter else { return completion(.success(false)) }
         let command = RedisCommand("BLMOVE", keys.jobs, keys.inbox, keys.head.rawValue, "RIGHT", "\(seconds)")
         waiter.send(command, deadline: .seconds(Int64(seconds) + 5)) { result in

@@ -5,9 +5,6 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
 public final class InvalidTokenSet {
-    /// The completion of a call: its value, or the failure.
-    public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     /// A token that is invalid for some topic, with its marks as they are stored.
     public struct Found: Sendable, Equatable {
         /// A mark of a token.

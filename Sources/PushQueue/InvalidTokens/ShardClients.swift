@@ -6,8 +6,6 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
 public final class ShardClients {
-    /// The completion of a call: its value, or the failure.
-    public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
     /// Fails if a call must not be made any more.
     public typealias Check = (_ completion: @escaping Completion<Void>) -> Void
 

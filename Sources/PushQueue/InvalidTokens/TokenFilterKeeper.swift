@@ -120,9 +120,7 @@ public final class TokenFilterKeeper {
     }
 
     /// Asks Redis, and drops the answer if the state has changed since.
-    private func ask<Value>(
-        _ question: (@escaping InvalidTokenSet.Completion<Value>) -> Void, _ apply: @escaping (Value) -> Void
-    ) {
+    private func ask<Value>(_ question: (@escaping Completion<Value>) -> Void, _ apply: @escaping (Value) -> Void) {
         isAsking = true
         question { [weak self, generation] result in
             guard let self, generation == self.generation else { return }

@@ -4,9 +4,6 @@ import Redis
 /// A form of the set of invalid tokens: tokens in some number of shards. The set has two forms only while its number of shards
 /// is changed.
 public struct TokenForm {
-    /// The completion of a call: its value, or the failure.
-    public typealias Completion<Value> = ShardClients.Completion<Value>
-
     public typealias Found = InvalidTokenSet.Found
     /// Tokens that are in one shard, by their indexes.
     public typealias Group = (shard: TokenShard, indexes: [Int])
@@ -76,9 +73,7 @@ public struct TokenForm {
             })
     }
 
-    private func find(
-        _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Found]>
-    ) {
+    private func find(_ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Found]>) {
         clients.run(
             .findInvalidTokens, [shard.tokens, shard.details, shard.facts, shard.registrations], if: check,
             arguments: { command in

@@ -40,9 +40,7 @@ public final class SharedRates {
     ///   - count: the number of notifications to send.
     ///   - perSecond: the app's rate in notifications per second.
     ///   - completion: gets the milliseconds until they can be sent.
-    public func reserve(
-        _ count: Int, of app: String, perSecond: Int, completion: @escaping (Result<Int64, QueueFailure>) -> Void
-    ) {
+    public func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
         scripts.run(
             .reserveRate, [keys.appRate(app)], expecting: 9,
             arguments: { command in
@@ -71,9 +69,7 @@ public final class SharedRates {
 
     /// Gives jobs of a limited rate their turns, if they can be sent now.
     /// - Parameter completion: gets for each job 0 if it has its turn, or the milliseconds after which it asks again.
-    public func take(
-        _ turns: [Turn], of limit: Limit, completion: @escaping (Result<[Int], QueueFailure>) -> Void
-    ) {
+    public func take(_ turns: [Turn], of limit: Limit, completion: @escaping Completion<[Int]>) {
         let key: String
         let (since, lifetime): (Int64, Int)
         switch limit {

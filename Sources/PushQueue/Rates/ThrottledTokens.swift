@@ -19,9 +19,7 @@ public struct ThrottledTokens {
 
     /// Adds a token for all workers, and removes those whose time has passed. Works on a Redis whose memory is full.
     /// - Parameter until: the time at which it can be sent to again, in milliseconds since 1970.
-    public func add(
-        _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueFailure>) -> Void
-    ) {
+    public func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
         scripts.run(
             .throttleToken, [key, changes],
             arguments: { command in
@@ -31,7 +29,7 @@ public struct ThrottledTokens {
     }
 
     /// Counts the tokens, also those whose time has passed.
-    public func count(completion: @escaping (Result<Int, QueueFailure>) -> Void) {
+    public func count(completion: @escaping Completion<Int>) {
         client.send(RedisCommand("ZCARD", key)) { result in
             completion(result.mapError(QueueFailure.redis).map { $0.root.number ?? 0 })
         }
@@ -42,7 +40,7 @@ public struct ThrottledTokens {
     /// - Parameter candidates: lower-case hex, at most a few thousand.
     public func find(
         _ candidates: TokenList,
-        completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], QueueFailure>) -> Void
+        completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>
     ) {
         let tokens = candidates.asked
         guard !tokens.isEmpty else { return completion(.success([])) }

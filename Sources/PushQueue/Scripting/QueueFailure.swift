@@ -1,5 +1,8 @@
 import Redis
 
+/// The completion of a call: its value, or the failure.
+public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+
 /// The failure of a call to Redis for a queue, or for the state that workers share.
 public enum QueueFailure: RedisFailure, Sendable {
     /// Redis could not be reached, did not answer, or answered with an error.

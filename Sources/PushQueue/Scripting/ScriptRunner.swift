@@ -27,7 +27,7 @@ final class ScriptRunner {
     func run<Value>(
         _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void,
-        completion: @escaping (Result<Value, QueueFailure>) -> Void,
+        completion: @escaping Completion<Value>,
         reading read: @escaping (inout ScriptReply) -> Value
     ) {
         let (script, isFirst) = sent[script].map { ($0, false) } ?? (script.reading(clock), true)

@@ -25,7 +25,7 @@ public struct GuardAudit {
     }
 
     /// Adds the pause of a campaign by its guard.
-    public func record(_ stopped: StoppedCampaign, completion: @escaping (Result<Void, QueueFailure>) -> Void) {
+    public func record(_ stopped: StoppedCampaign, completion: @escaping Completion<Void>) {
         scripts.run(
             .write, [key],
             arguments: {

@@ -5,30 +5,22 @@ import Redis
 
 /// The pauses of apps; see ``AppPauses``.
 protocol AppPauseStore: AnyObject {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     func read(_ apps: [String], completion: @escaping Completion<[AppPauses.State]>)
 }
 
 /// The rates of notifications; see ``SharedRates``.
 protocol RateStore {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
     func take(_ turns: [SharedRates.Turn], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>)
 }
 
 /// The pauses of campaigns by their guards, in the audit log; see ``GuardAudit``.
 protocol GuardAuditStore {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     func record(_ stopped: StoppedCampaign, completion: @escaping Completion<Void>)
 }
 
 /// The device tokens that APNs throttles; see ``ThrottledTokens``.
 protocol ThrottledTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>)
     func count(completion: @escaping Completion<Int>)
     func find(_ tokens: TokenList, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>)
@@ -36,15 +28,11 @@ protocol ThrottledTokenStore {
 
 /// The provider tokens of signing keys; see ``SharedProviderTokens``.
 protocol ProviderTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>)
 }
 
 /// The set of invalid tokens; see ``InvalidTokenSet``.
 protocol InvalidTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     /// True while tokens can be added.
     var isReady: Bool { get }
     func count(completion: @escaping Completion<Int>)

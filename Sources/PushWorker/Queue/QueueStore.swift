@@ -4,8 +4,6 @@ import PushQueue
 /// The operations of a lane's consumer on one queue in Redis; see ``QueueConnection``. All calls and completions are on
 /// the lane's event loop.
 protocol QueueStore: AnyObject {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     var isReady: Bool { get }
     var canWait: Bool { get }
     var holdsInvalidTokens: Bool { get }

@@ -651,8 +651,6 @@ final class FakeQueue: QueueStore {
 
 /// A fake of the state that workers share, on the server of the queues.
 final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenStore, InvalidTokenStore {
-    typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
     private let loop: EmbeddedEventLoop
     fileprivate(set) var queues: [FakeQueue] = []
     var isReady = true
