@@ -51,7 +51,7 @@ struct SettlementGroup {
         var counts: [(field: String, amount: Int)] = []
         var results = PackedResults()
 
-        func append(to arguments: inout RedisArguments) {
+        func append(to arguments: inout RedisCommand) {
             arguments.append(rest == nil ? "end" : "keep")
             arguments.append(claim)
             if let rest {
@@ -78,7 +78,7 @@ struct SettlementGroup {
     /// The same with a result for each.
     private var reports: [Report] = []
     /// The ends of other jobs.
-    private var arguments = RedisArguments()
+    private var arguments = RedisCommand()
     /// The times from enqueueing to delivery, of a campaign.
     var latencies: LatencyCounts?
     /// The end of the job that was added last, which still gets counts and results.
@@ -86,7 +86,9 @@ struct SettlementGroup {
 
     /// The approximate size in memory, in bytes, without the acknowledged claims.
     var size: Int {
-        reports.reduce(arguments.size + (ending?.results.size ?? 0)) { $0 + $1.results.readableBytes }
+        reports.reduce(arguments.byteCount + 8 * arguments.count + (ending?.results.size ?? 0)) {
+            $0 + $1.results.readableBytes
+        }
     }
 
     /// The approximate number of arguments.
@@ -110,7 +112,7 @@ struct SettlementGroup {
 
     /// Writes an action about the job of a claim. The claim must be ended before the next call for another claim.
     /// - Parameter append: appends the action's other arguments.
-    mutating func write(_ action: String, _ claim: ClaimID, _ append: (inout RedisArguments) -> Void) {
+    mutating func write(_ action: String, _ claim: ClaimID, _ append: (inout RedisCommand) -> Void) {
         open(claim)
         arguments.append(action)
         arguments.append(claim)
@@ -152,41 +154,15 @@ struct SettlementGroup {
             for claim in claims { command.append(claim) }
         }
         for report in reports { report.append(to: &command) }
-        arguments.append(to: &command)
-        // Apart, because closing a copy of the group would copy all of its arguments.
-        guard let ending, ending.isComplete else { return }
-        var last = RedisArguments()
-        ending.append(to: &last)
-        last.append(to: &command)
+        command.append(contentsOf: arguments)
+        if let ending, ending.isComplete { ending.append(to: &command) }
     }
 }
 
-/// Arguments that are collected before their command is made.
-struct RedisArguments: Sendable {
-    private var bytes = ByteBuffer()
-    private var lengths: [Int] = []
-
-    var count: Int { lengths.count }
-
-    /// The approximate size in memory, in bytes.
-    var size: Int { bytes.readableBytes + lengths.count * 8 }
-
-    mutating func append(_ text: String) { lengths.append(bytes.writeString(text)) }
-    mutating func append(_ number: Int) { lengths.append(bytes.writeString(String(number))) }
-    mutating func append(_ claim: ClaimID) { lengths.append(bytes.write(claim)) }
-    mutating func append(_ buffer: ByteBuffer) { lengths.append(bytes.writeImmutableBuffer(buffer)) }
-
+extension RedisCommand {
     /// Appends the beginning and the length.
     mutating func append(_ range: Range<Int>) {
         append(range.lowerBound)
         append(range.count)
-    }
-
-    func append(to command: inout RedisCommand) {
-        var offset = bytes.readerIndex
-        for length in lengths {
-            if let slice = bytes.getSlice(at: offset, length: length) { command.append(slice) }
-            offset += length
-        }
     }
 }

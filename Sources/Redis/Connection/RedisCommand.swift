@@ -29,6 +29,9 @@ public struct RedisCommand: Sendable {
         for argument in rest { append(argument) }
     }
 
+    /// Makes arguments that are collected before their command is made; see ``append(contentsOf:)``.
+    public init() { arguments = ByteBuffer() }
+
     /// The number of arguments, including the command's name.
     public var count: Int { lengths.count }
 
@@ -58,6 +61,12 @@ public struct RedisCommand: Sendable {
     /// Adds bytes.
     public mutating func append(_ argument: some Sequence<UInt8>) {
         lengths.append(arguments.writeBytes(argument))
+    }
+
+    /// Adds arguments that were collected.
+    public mutating func append(contentsOf collected: RedisCommand) {
+        arguments.writeImmutableBuffer(collected.arguments)
+        lengths += collected.lengths
     }
 
     /// Adds an argument that is written in parts.
