@@ -40,29 +40,51 @@ public struct NotificationResult: Sendable {
     }
 }
 
-/// The results of a job, encoded for Redis: a JSON array of groups. A group is an object with the members that its results
-/// share, and `notifications`, an array with an object for the other members of each.
-public struct PackedResults: Sendable {
-    /// The JSON of a group, without its end, and the first of its results.
-    private struct Group: Sendable {
-        let first: NotificationResult
-        var text: ByteBuffer
+/// Results that share the members of the first: a JSON object with these and `notifications`, an array with an object for the other
+/// members of each.
+struct PackedGroup: Sendable {
+    private let first: NotificationResult
+    /// True if the results are of one job; otherwise they are of jobs of one campaign.
+    private let isOfJob: Bool
+    /// The JSON without its end.
+    private var text = ByteBuffer(string: "{")
 
-        init(_ first: NotificationResult) {
-            self.first = first
-            text = ByteBuffer(string: "{")
-            first.writeShared(to: &text, withJob: true)
-            text.writeStaticString("\"notifications\":[")
-            first.writeOwn(to: &text, withJob: false)
-        }
+    init(_ first: NotificationResult, ofJob isOfJob: Bool) {
+        (self.first, self.isOfJob) = (first, isOfJob)
+        first.writeShared(to: &text, withJob: isOfJob)
+        text.writeStaticString(",\"notifications\":[")
+        first.writeOwn(to: &text, withJob: !isOfJob)
     }
 
+    var outcome: Outcome { first.outcome }
+
+    /// In bytes.
+    var size: Int { text.readableBytes }
+
+    /// Returns true if a result has the shared members.
+    func accepts(_ result: NotificationResult) -> Bool {
+        isOfJob ? first.isLike(result) : first.endedLike(result) && first.campaign == result.campaign
+    }
+
+    mutating func add(_ result: NotificationResult) {
+        text.writeStaticString(",")
+        result.writeOwn(to: &text, withJob: !isOfJob)
+    }
+
+    func write(to json: inout ByteBuffer) {
+        json.writeImmutableBuffer(text)
+        json.writeStaticString("]}")
+    }
+}
+
+/// The results of a job, encoded for Redis: a JSON array of groups.
+public struct PackedResults: Sendable {
     /// The number of groups that are compared with a result. More only cost memory.
     private static let comparedGroups = 8
 
     /// The only result, which is not encoded yet.
     private(set) var only: NotificationResult?
-    private var groups: [Group] = []
+    private var groups: [PackedGroup] = []
     /// The number of results.
     public private(set) var count = 0
 
@@ -78,13 +100,12 @@ public struct PackedResults: Sendable {
         guard count > 1 else { return only = result }
         if let first = only {
             only = nil
-            groups.append(Group(first))
+            groups.append(PackedGroup(first, ofJob: true))
         }
-        for index in groups.indices.suffix(Self.comparedGroups).reversed() where groups[index].first.isLike(result) {
-            groups[index].text.writeStaticString(",")
-            return result.writeOwn(to: &groups[index].text, withJob: false)
+        for index in groups.indices.suffix(Self.comparedGroups).reversed() where groups[index].accepts(result) {
+            return groups[index].add(result)
         }
-        groups.append(Group(result))
+        groups.append(PackedGroup(result, ofJob: true))
     }
 
     /// Adds other results.
@@ -95,21 +116,20 @@ public struct PackedResults: Sendable {
         only = nil
     }
 
-    private var allGroups: [Group] { only.map { [Group($0)] } ?? groups }
+    private var allGroups: [PackedGroup] { only.map { [PackedGroup($0, ofJob: true)] } ?? groups }
 
     /// The approximate size in memory, in bytes.
-    public var size: Int { groups.reduce(only == nil ? 0 : 300) { $0 + $1.text.readableBytes } }
+    public var size: Int { groups.reduce(only == nil ? 0 : 300) { $0 + $1.size } }
 
     /// The encoded results, as scripts read them; empty without results.
     public var argument: ByteBuffer {
         var argument = ByteBuffer()
         guard count > 0 else { return argument }
         let groups = allGroups
-        argument.reserveCapacity(groups.reduce(2) { $0 + $1.text.readableBytes + 3 })
+        argument.reserveCapacity(groups.reduce(2) { $0 + $1.size + 3 })
         for (index, group) in groups.enumerated() {
             argument.writeStaticString(index == 0 ? "[" : ",")
-            argument.writeImmutableBuffer(group.text)
-            argument.writeStaticString("]}")
+            group.write(to: &argument)
         }
         argument.writeStaticString("]")
         return argument
@@ -127,14 +147,14 @@ extension NotificationResult {
     }
 
     /// True if the result of another job of the same campaign has the same shared members.
-    func endedLike(_ other: NotificationResult) -> Bool {
+    fileprivate func endedLike(_ other: NotificationResult) -> Bool {
         outcome == other.outcome && status == other.status && attempt == other.attempt && reason == other.reason
             && app == other.app
     }
 
-    /// Writes the members that results share, each with a comma behind it.
+    /// Writes the members that results share.
     /// - Parameter withJob: true if the results are of one job.
-    func writeShared(to json: inout ByteBuffer, withJob: Bool) {
+    fileprivate func writeShared(to json: inout ByteBuffer, withJob: Bool) {
         if withJob { writeJob(to: &json) }
         json.writeMember("outcome", outcome.rawValue)
         json.writeMember("reason", reason)
@@ -146,16 +166,13 @@ extension NotificationResult {
 
     /// Writes the members that are the result's own as an object, after a line feed.
     /// - Parameter withJob: true if the results are of different jobs.
-    func writeOwn(to json: inout ByteBuffer, withJob: Bool) {
+    fileprivate func writeOwn(to json: inout ByteBuffer, withJob: Bool) {
         json.writeStaticString("\n{")
-        let start = json.writerIndex
         if withJob { writeJob(to: &json) }
         json.writeMember("token", token.map { $0.getSlice(at: $0.readerIndex, length: Self.maximumTokenLength) ?? $0 })
         json.writeMember("apns_id", apnsID)
         json.writeMember("apns_unique_id", apnsUniqueID)
         json.writeMember("replaced_by", replacedBy)
-        // Instead of the last comma.
-        if json.writerIndex > start { json.moveWriterIndex(to: json.writerIndex - 1) }
         json.writeStaticString("}")
     }
 
@@ -164,40 +181,6 @@ extension NotificationResult {
         json.writeMember("trace_id", trace?.traceID)
         json.writeMember("parent_id", trace?.parentID)
         json.writeMember("fair", fair)
-        guard let labels else { return }
-        json.writeStaticString("\"labels\":")
-        json.writeImmutableBuffer(labels)
-        json.writeStaticString(",")
-    }
-}
-
-extension ByteBuffer {
-    /// Writes the name of a JSON member.
-    private mutating func writeName(_ name: StaticString) {
-        writeStaticString("\"")
-        writeStaticString(name)
-        writeStaticString("\":")
-    }
-
-    /// Writes a member of a JSON object with a comma behind it, if it has a value.
-    fileprivate mutating func writeMember(_ name: StaticString, _ text: String?) {
-        guard let text else { return }
-        writeName(name)
-        writeJSONString(text)
-        writeStaticString(",")
-    }
-
-    fileprivate mutating func writeMember(_ name: StaticString, _ text: ByteBuffer?) {
-        guard let text else { return }
-        writeName(name)
-        writeJSONString(text)
-        writeStaticString(",")
-    }
-
-    fileprivate mutating func writeMember(_ name: StaticString, _ number: Int?) {
-        guard let number else { return }
-        writeName(name)
-        writeString(String(number))
-        writeStaticString(",")
+        json.writeMember("labels", json: labels)
     }
 }

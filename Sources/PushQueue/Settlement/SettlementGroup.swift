@@ -4,39 +4,23 @@ import Redis
 
 /// The settlements of the jobs of one campaign, or of those without a campaign.
 struct SettlementGroup {
-    /// Claims of jobs with one notification left that ended alike, and their results.
+    /// Results of jobs with one notification left that ended alike, and the claims of these jobs.
     private struct Report {
         /// The number of reports that are compared with a result. More only cost arguments.
         static let compared = 8
         /// The size at which a report is complete, in bytes.
-        private static let maximumSize = 48 << 10
+        static let maximumSize = 48 << 10
 
-        private let first: NotificationResult
-        var claims: [ClaimID] = []
-        /// An array of one group, without its end.
-        var results = ByteBuffer(string: "[{")
-
-        init(_ first: NotificationResult) {
-            self.first = first
-            first.writeShared(to: &results, withJob: false)
-            results.writeStaticString("\"notifications\":[")
-        }
-
-        func accepts(_ result: NotificationResult) -> Bool {
-            results.readableBytes < Self.maximumSize && first.endedLike(result) && first.campaign == result.campaign
-        }
-
-        mutating func add(_ claim: ClaimID, _ result: NotificationResult) {
-            claims.append(claim)
-            result.writeOwn(to: &results, withJob: true)
-        }
+        var results: PackedGroup
+        var claims: [ClaimID]
 
         func append(to command: inout RedisCommand) {
-            var results = results
-            results.writeStaticString("]}]")
+            var array = ByteBuffer(string: "[")
+            results.write(to: &array)
+            array.writeStaticString("]")
             command.append("report")
-            command.append(first.outcome.rawValue)
-            command.append(results)
+            command.append(results.outcome.rawValue)
+            command.append(array)
             command.append(claims.count)
             for claim in claims { command.append(claim) }
         }
@@ -86,9 +70,8 @@ struct SettlementGroup {
 
     /// The approximate size in memory, in bytes, without the acknowledged claims.
     var size: Int {
-        reports.reduce(arguments.byteCount + 8 * arguments.count + (ending?.results.size ?? 0)) {
-            $0 + $1.results.readableBytes
-        }
+        let collected = arguments.byteCount + arguments.count * 8
+        return reports.reduce(collected + (ending?.results.size ?? 0)) { $0 + $1.results.size }
     }
 
     /// The approximate number of arguments.
@@ -101,13 +84,12 @@ struct SettlementGroup {
 
     /// Ends a claim with the only result of its job.
     mutating func report(_ claim: ClaimID, _ result: NotificationResult) {
-        for index in reports.indices.suffix(Report.compared).reversed() where reports[index].accepts(result) {
-            reports[index].results.writeStaticString(",")
-            return reports[index].add(claim, result)
+        for index in reports.indices.suffix(Report.compared).reversed()
+        where reports[index].results.size < Report.maximumSize && reports[index].results.accepts(result) {
+            reports[index].results.add(result)
+            return reports[index].claims.append(claim)
         }
-        var report = Report(result)
-        report.add(claim, result)
-        reports.append(report)
+        reports.append(Report(results: PackedGroup(result, ofJob: false), claims: [claim]))
     }
 
     /// Writes an action about the job of a claim. The claim must be ended before the next call for another claim.
