@@ -56,14 +56,12 @@ public struct PauseRecord: Sendable, Equatable {
 
     /// The record of an operator's pause.
     public var json: ByteBuffer {
-        var json = ByteBuffer(string: #"{"v":1,"reason":"#)
-        json.writeJSONString(reason)
-        if let since { json.writeString(",\"since\":\(since)") }
-        if let by {
-            json.writeString(",\"by\":")
-            json.writeJSONString(by)
-        }
-        if handsBack { json.writeString(",\"now\":true") }
+        var json = ByteBuffer(string: #"{"v":1"#)
+        json.writeMember("reason", reason)
+        json.writeMember("since", since)
+        json.writeMember("by", by)
+        // The claim script searches for these bytes.
+        if handsBack { json.writeMember("now", true) }
         json.writeString("}")
         return json
     }

@@ -30,19 +30,20 @@ public struct QueueSource: Sendable {
         ("native", .native), ("sidekiq", .sidekiq(classes: [])),
     ]
 
+    private var formatName: String { Self.formats.first { $0.format == format.withoutClasses }?.name ?? "" }
+
     /// The value of the key.
     var json: ByteBuffer {
-        let name = Self.formats.first { $0.format == format.withoutClasses }?.name ?? ""
-        var json = ByteBuffer()
-        json.writeString(#"{"list":"#)
-        json.writeJSONString(keys.jobs)
-        json.writeString(#","head":"\#(keys.head.rawValue)","format":"\#(name)","#)
-        json.writeString(
-            """
-            "max_dead_letters":\(limits.maximumDeadLetters),"max_dead_letter_age_ms":\(limits.maximumDeadLetterAge),\
-            "max_dead_letter_bytes":\(limits.maximumDeadLetterBytes),"results":"\(limits.results.rawValue)",\
-            "max_results":\(limits.resultsLimit)}
-            """)
+        var json = ByteBuffer(string: "{")
+        json.writeMember("list", keys.jobs)
+        json.writeMember("head", keys.head.rawValue)
+        json.writeMember("format", formatName)
+        json.writeMember("max_dead_letters", limits.maximumDeadLetters)
+        json.writeMember("max_dead_letter_age_ms", limits.maximumDeadLetterAge)
+        json.writeMember("max_dead_letter_bytes", limits.maximumDeadLetterBytes)
+        json.writeMember("results", limits.results.rawValue)
+        json.writeMember("max_results", limits.resultsLimit)
+        json.writeString("}")
         return json
     }
 
@@ -75,7 +76,6 @@ public struct QueueSource: Sendable {
 
     /// The jobs in words, such as `sidekiq jobs from the right end of queue:default`.
     public var words: String {
-        let name = Self.formats.first { $0.format == format.withoutClasses }?.name ?? ""
-        return "\(name) jobs from the \(keys.head == .left ? "left" : "right") end of \(keys.jobs)"
+        "\(formatName) jobs from the \(keys.head == .left ? "left" : "right") end of \(keys.jobs)"
     }
 }

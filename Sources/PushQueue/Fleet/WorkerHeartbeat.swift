@@ -19,59 +19,39 @@ public struct WorkerHeartbeat: Sendable {
         self.format = format
         process = report.process
         self.uptime = uptime
-        var json = ByteBuffer()
-        json.writeString(#""process":"#)
-        json.writeShort(report.process)
-        json.writeString(#","host":"#)
-        json.writeShort(report.host)
-        json.writeString(",\"pid\":\(report.processIdentifier),\"version\":")
-        json.writeShort(report.version)
-        json.writeString(",\"lane\":\(report.lane),\"lanes\":\(report.lanes)")
-        json.writeString(#","state":"\#(report.state.rawValue)","in_flight":\#(report.inFlight)"#)
-        if let configuration = report.configuration {
-            json.writeString(",\"configuration\":\"\(configuration.text)\"")
-        }
-        json.writeString(",\"done\":\(report.done),\"delivered\":\(report.delivered)")
-        if report.undatedExpirations > 0 {
-            json.writeString(",\"undated_expirations\":\(report.undatedExpirations)")
-        }
+        var json = ByteBuffer(string: "{")
+        json.writeShort("process", report.process)
+        json.writeShort("host", report.host)
+        json.writeMember("pid", report.processIdentifier)
+        json.writeShort("version", report.version)
+        json.writeMember("lane", report.lane)
+        json.writeMember("lanes", report.lanes)
+        json.writeMember("state", report.state.rawValue)
+        json.writeMember("in_flight", report.inFlight)
+        json.writeMember("configuration", report.configuration?.text)
+        json.writeMember("done", report.done)
+        json.writeMember("delivered", report.delivered)
+        if report.undatedExpirations > 0 { json.writeMember("undated_expirations", report.undatedExpirations) }
         if !report.commands.isEmpty {
-            json.writeString(",\"commands\":")
-            json.writeShort(report.commands)
-            json.writeString(",\"cancelled_in_flight\":\(report.cancelledInFlight)")
+            json.writeShort("commands", report.commands)
+            json.writeMember("cancelled_in_flight", report.cancelledInFlight)
         }
-        json.writeString(#","rate":\#((report.rate * 10).rounded() / 10),"redis":"\#(report.redis)""#)
-        if let failoverWatch = report.failoverWatch {
-            json.writeString(",\"failover_watch\":")
-            json.writeShort(failoverWatch)
-        }
-        if let refusedReload = report.refusedReload {
-            json.writeString(",\"refused_reload\":")
-            json.writeShort(refusedReload)
-        }
+        json.writeMember("rate", json: ByteBuffer(string: "\((report.rate * 10).rounded() / 10)"))
+        json.writeMember("redis", report.redis)
+        json.writeShort("failover_watch", report.failoverWatch)
+        json.writeShort("refused_reload", report.refusedReload)
         if !report.obstacles.isEmpty {
-            json.writeString(",\"obstacles\":[")
-            for (index, obstacle) in report.obstacles.prefix(WorkerReport.maximumObstacles).enumerated() {
-                if index > 0 { json.writeString(",") }
-                json.write(obstacle)
-            }
-            json.writeString("]")
+            json.writeArray("obstacles", report.obstacles.prefix(WorkerReport.maximumObstacles)) { $0.write($1) }
         }
         if !report.scopes.isEmpty {
-            json.writeString(",\"scopes\":[")
-            for (index, scope) in report.scopes.prefix(WorkerReport.maximumScopes).enumerated() {
-                if index > 0 { json.writeString(",") }
-                json.write(scope)
-            }
-            json.writeString("]")
+            json.writeArray("scopes", report.scopes.prefix(WorkerReport.maximumScopes)) { $0.write($1) }
         }
-        json.writeString(",\"apps\":[")
         let apps = Self.chosen(report.apps)
-        for (index, app) in apps.enumerated() {
-            if index > 0 { json.writeString(",") }
-            json.write(app)
-        }
-        json.writeString("],\"more_apps\":\(report.apps.count - apps.count + report.moreApps)}")
+        json.writeArray("apps", apps) { $0.write($1) }
+        json.writeMember("more_apps", report.apps.count - apps.count + report.moreApps)
+        json.writeString("}")
+        // The script writes the beginning of the object.
+        json.moveReaderIndex(forwardBy: 1)
         members = json
     }
 
@@ -85,72 +65,58 @@ public struct WorkerHeartbeat: Sendable {
 }
 
 extension ByteBuffer {
-    fileprivate mutating func writeShort(_ text: String) {
+    private mutating func writeShort(_ text: String) {
         writeJSONString(String(text.prefix(WorkerReport.maximumText)))
     }
 
+    fileprivate mutating func writeShort(_ name: StaticString, _ text: String?) {
+        writeMember(name, text.map { String($0.prefix(WorkerReport.maximumText)) })
+    }
+
     fileprivate mutating func write(_ obstacle: WorkerReport.Obstacle) {
-        writeString("{\"kind\":\"\(obstacle.kind.rawValue)\",\"reason\":")
-        writeShort(obstacle.reason)
-        if let app = obstacle.app {
-            writeString(",\"app\":")
-            writeShort(app)
-        }
+        writeString("{")
+        writeMember("kind", obstacle.kind.rawValue)
+        writeShort("reason", obstacle.reason)
+        writeShort("app", obstacle.app)
         writeString("}")
     }
 
     fileprivate mutating func write(_ scope: ScopeRecord) {
-        writeString("{\"scope\":\"\(scope.scope.rawValue)\",\"state\":\"\(scope.state.rawValue)\",\"name\":")
-        writeShort(scope.name)
-        for (key, text) in [("app", scope.app), ("reason", scope.reason), ("detail", scope.detail)] {
-            guard let text else { continue }
-            writeString(",\"\(key)\":")
-            writeShort(text)
-        }
-        if let status = scope.status { writeString(",\"status\":\(status)") }
-        writeString(",\"failures\":\(scope.failures),\"notifications\":\(scope.notifications),\"since\":\(scope.since)")
-        writeString(",\"others_delivered\":\(scope.othersDelivered),\"jobs\":[")
-        for (index, job) in scope.jobs.prefix(ScopeRecord.maximumJobs).enumerated() {
-            if index > 0 { writeString(",") }
-            writeShort(job)
-        }
-        writeString("]}")
+        writeString("{")
+        writeMember("scope", scope.scope.rawValue)
+        writeMember("state", scope.state.rawValue)
+        writeShort("name", scope.name)
+        writeShort("app", scope.app)
+        writeShort("reason", scope.reason)
+        writeShort("detail", scope.detail)
+        writeMember("status", scope.status)
+        writeMember("failures", scope.failures)
+        writeMember("notifications", scope.notifications)
+        writeMember("since", scope.since)
+        writeMember("others_delivered", scope.othersDelivered)
+        writeArray("jobs", scope.jobs.prefix(ScopeRecord.maximumJobs)) { $0.writeShort($1) }
+        writeString("}")
     }
 
     fileprivate mutating func write(_ app: WorkerReport.App) {
-        writeString(#"{"name":"#)
-        writeShort(app.name)
-        writeString(#","endpoint":"#)
-        writeShort(app.endpoint)
-        var separator = ",\"topics\":["
-        for topic in app.topics.prefix(WorkerReport.maximumTopics) {
-            writeString(separator)
-            writeShort(topic)
-            separator = ","
+        writeString("{")
+        writeShort("name", app.name)
+        writeShort("endpoint", app.endpoint)
+        if !app.topics.isEmpty {
+            writeArray("topics", app.topics.prefix(WorkerReport.maximumTopics)) { $0.writeShort($1) }
         }
-        if !app.topics.isEmpty { writeString("]") }
-        if let keyID = app.keyID {
-            writeString(",\"key_id\":")
-            writeShort(keyID)
-        }
-        writeString(",\"usable\":\(app.usable),\"connecting\":\(app.connecting)")
-        writeString(",\"streams\":\(app.streams),\"stream_limit\":\(app.streamLimit)")
-        if app.isDormant { writeString(",\"dormant\":true") }
-        if let at = app.tokenIssuedAt { writeString(",\"token_issued_at\":\(at)") }
-        if let at = app.certificateExpiresAt { writeString(",\"certificate_expires_at\":\(at)") }
-        if app.state != .sending { writeString(",\"state\":\"\(app.state.rawValue)\"") }
-        if let problem = app.credentialProblem {
-            writeString(",\"credential_problem\":")
-            writeShort(problem)
-        }
-        if let pause = app.pause {
-            writeString(",\"pause\":")
-            writeShort(pause)
-        }
-        if let failure = app.failure {
-            writeString(",\"failure\":")
-            writeShort(failure)
-        }
+        writeShort("key_id", app.keyID)
+        writeMember("usable", app.usable)
+        writeMember("connecting", app.connecting)
+        writeMember("streams", app.streams)
+        writeMember("stream_limit", app.streamLimit)
+        if app.isDormant { writeMember("dormant", true) }
+        writeMember("token_issued_at", app.tokenIssuedAt)
+        writeMember("certificate_expires_at", app.certificateExpiresAt)
+        if app.state != .sending { writeMember("state", app.state.rawValue) }
+        writeShort("credential_problem", app.credentialProblem)
+        writeShort("pause", app.pause)
+        writeShort("failure", app.failure)
         writeString("}")
     }
 }

@@ -57,18 +57,13 @@ public struct InvalidToken: Sendable, Equatable {
 
     /// The facts about the token that many tokens have in common, as a JSON object.
     var facts: ByteBuffer {
-        var json = ByteBuffer()
-        json.writeString("{\"reason\":")
-        json.writeJSONString(reason)
-        if let topic {
-            json.writeString(",\"topic\":")
-            json.writeJSONString(topic)
-        }
-        if let environment {
-            json.writeString(",\"environment\":")
-            json.writeJSONString(environment)
-        }
-        json.writeString(",\"source\":\"\(source.rawValue)\"\(isOfOwnTopic ? "" : ",\"set\":\"other\"")}")
+        var json = ByteBuffer(string: "{")
+        json.writeMember("reason", reason)
+        json.writeMember("topic", topic)
+        json.writeMember("environment", environment)
+        json.writeMember("source", source.rawValue)
+        json.writeMember("set", isOfOwnTopic ? nil : "other")
+        json.writeString("}")
         return json
     }
 
@@ -77,20 +72,14 @@ public struct InvalidToken: Sendable, Equatable {
     ///   - app: the app's name.
     ///   - outcome: such as `added`.
     public func writeLine(to lines: inout ByteBuffer, app: String, outcome: String) {
-        lines.writeString("{\"token\":")
-        lines.writeJSONString(token)
-        lines.writeString(",\"at\":\(at),\"app\":")
-        lines.writeJSONString(app)
-        if let topic {
-            lines.writeString(",\"topic\":")
-            lines.writeJSONString(topic)
-        }
-        if let environment {
-            lines.writeString(",\"environment\":")
-            lines.writeJSONString(environment)
-        }
-        lines.writeString(",\"source\":\"\(source.rawValue)\",\"outcome\":")
-        lines.writeJSONString(outcome)
+        lines.writeString("{")
+        lines.writeMember("token", token)
+        lines.writeMember("at", at)
+        lines.writeMember("app", app)
+        lines.writeMember("topic", topic)
+        lines.writeMember("environment", environment)
+        lines.writeMember("source", source.rawValue)
+        lines.writeMember("outcome", outcome)
         lines.writeString("}\n")
     }
 }

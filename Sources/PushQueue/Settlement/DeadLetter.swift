@@ -40,46 +40,21 @@ public struct DeadLetter: Sendable, Equatable {
         error: String? = nil, tokens: [ByteBuffer] = [], keepsReservation: Bool = false
     ) -> ByteBuffer {
         var json = ByteBuffer()
-        if let job, let id = job.id {
-            json.writeString(",\"id\":")
-            json.writeJSONString(job.text(id))
+        json.writeMember("id", job?.id.flatMap { job?.text($0) })
+        if let job, job.id == nil || job.uniqueFor != nil {
+            json.writeMember("origin", job.envelope.origin.map(job.text))
         }
-        if let job, job.id == nil || job.uniqueFor != nil, let origin = job.envelope.origin {
-            json.writeString(",\"origin\":")
-            json.writeJSONString(job.text(origin))
-        }
-        if keepsReservation { json.writeString(",\"reserved\":true") }
-        if let app = app.map({ ByteBuffer(string: $0) }) ?? job?.app.flatMap({ job?.text($0) }) {
-            json.writeString(",\"app\":")
-            json.writeJSONString(app)
-        }
-        for (name, field) in [("campaign", job?.campaign), ("fair", job?.fair)] {
-            guard let job, let field else { continue }
-            json.writeString(",\"\(name)\":")
-            json.writeJSONString(job.text(field))
-        }
-        if let labels = job?.labelsText {
-            json.writeString(",\"labels\":")
-            json.writeImmutableBuffer(labels)
-        }
-        if let enqueued = firstSeen ?? job?.envelope.enqueued { json.writeString(",\"enqueued\":\(enqueued)") }
-        if let requeues = job?.envelope.requeues, requeues > 0 { json.writeString(",\"requeues\":\(requeues)") }
-        if let status { json.writeString(",\"status\":\(status)") }
-        if let error {
-            json.writeString(",\"error\":")
-            json.writeJSONString(error)
-        }
-        if let detail {
-            json.writeString(",\"detail\":")
-            json.writeJSONString(detail)
-        }
-        var separator = ",\"tokens\":["
-        for token in tokens {
-            json.writeString(separator)
-            json.writeJSONString(token)
-            separator = ","
-        }
-        if !tokens.isEmpty { json.writeString("]") }
+        if keepsReservation { json.writeMember("reserved", true) }
+        json.writeMember("app", app.map { ByteBuffer(string: $0) } ?? job?.app.flatMap { job?.text($0) })
+        json.writeMember("campaign", job?.campaign.flatMap { job?.text($0) })
+        json.writeMember("fair", job?.fair.flatMap { job?.text($0) })
+        json.writeMember("labels", json: job?.labelsText)
+        json.writeMember("enqueued", firstSeen ?? job?.envelope.enqueued)
+        if let requeues = job?.envelope.requeues, requeues > 0 { json.writeMember("requeues", requeues) }
+        json.writeMember("status", status)
+        json.writeMember("error", error)
+        json.writeMember("detail", detail)
+        if !tokens.isEmpty { json.writeArray("tokens", tokens) { $0.writeJSONString($1) } }
         return json
     }
 }
