@@ -11,23 +11,11 @@ public struct RedisAccess: Sendable, Equatable {
     /// A file with the password, read again for each connection.
     public var passwordFile: String?
     /// The number of the database.
-    public var database: Int
+    public var database = 0
     /// True if connections use TLS.
-    public var usesTLS: Bool
+    public var usesTLS = false
     /// True for the access to Sentinels.
     var isOfSentinels = false
-
-    /// Creates an access from its parts.
-    public init(
-        user: String? = nil, password: String? = nil, passwordFile: String? = nil, database: Int = 0,
-        usesTLS: Bool = false
-    ) {
-        self.user = user
-        self.password = password
-        self.passwordFile = passwordFile
-        self.database = database
-        self.usesTLS = usesTLS
-    }
 
     /// The settings from which the user and the password come, in words.
     var source: String {

@@ -10,8 +10,9 @@ public struct RedisEndpoint: Sendable, Equatable {
     /// The login, the database and the use of TLS.
     public var access: RedisAccess
 
-    /// Creates an endpoint from location and access.
-    public init(location: RedisLocation, access: RedisAccess = RedisAccess()) {
+    public init(location: RedisLocation) { self.init(location: location, access: RedisAccess()) }
+
+    init(location: RedisLocation, access: RedisAccess) {
         self.location = location
         self.access = access
     }
@@ -34,25 +35,21 @@ public struct RedisEndpoint: Sendable, Equatable {
     private init(network rest: Substring, usesTLS: Bool) throws(RedisURLError) {
         let (place, query) = try RedisURLText.splitQuery(rest, allowing: ["password_file"])
         let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
-        let (credentials, server) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
-        self.init(
-            location: try RedisLocation(server),
-            access: RedisAccess(
-                user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
-                database: path.isEmpty ? 0 : try RedisURLText.database(path), usesTLS: usesTLS))
+        var (access, server) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
+        let location = try RedisLocation(server)
+        if !path.isEmpty { access.database = try RedisURLText.database(path) }
+        access.usesTLS = usesTLS
+        self.init(location: location, access: access)
     }
 
     private init(socket rest: Substring) throws(RedisURLError) {
         let (place, query) = try RedisURLText.splitQuery(rest, allowing: ["db", "password_file"])
         guard let slash = place.firstIndex(of: "/") else { throw .socketPath }
-        let (credentials, host) = try RedisURLText.splitCredentials(
-            place[..<slash], passwordFile: query["password_file"])
+        var (access, host) = try RedisURLText.splitCredentials(place[..<slash], passwordFile: query["password_file"])
         guard host.isEmpty, place[slash...].count > 1 else { throw .socketPath }
-        self.init(
-            location: .unixSocket(try RedisURLText.percentDecoded(place[slash...])),
-            access: RedisAccess(
-                user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
-                database: try query["db"].map(RedisURLText.database) ?? 0))
+        let path = try RedisURLText.percentDecoded(place[slash...])
+        if let database = query["db"] { access.database = try RedisURLText.database(database) }
+        self.init(location: .unixSocket(path), access: access)
     }
 
     /// The common notation: `host:port`, `[::1]:6379` or the socket's path.

@@ -2,13 +2,6 @@ import Sockets
 
 /// The parts of a Redis URL. Errors never repeat its text.
 enum RedisURLText {
-    /// User and password from the URL, decoded.
-    struct Credentials: Equatable {
-        var user: String?
-        var password: String?
-        var passwordFile: String?
-    }
-
     /// Splits off `?query`.
     static func splitQuery(
         _ text: Substring, allowing names: Set<String>
@@ -24,27 +17,27 @@ enum RedisURLText {
         return (place, values)
     }
 
-    /// Splits off `user:password@`.
+    /// Splits off `user:password@`, decoded.
     static func splitCredentials(
         _ authority: Substring, passwordFile: String?
-    ) throws(RedisURLError) -> (credentials: Credentials, server: Substring) {
-        var credentials = Credentials(passwordFile: passwordFile)
+    ) throws(RedisURLError) -> (access: RedisAccess, server: Substring) {
+        var access = RedisAccess(passwordFile: passwordFile)
         // The last @, so that a password can contain one.
-        guard let at = authority.lastIndex(of: "@") else { return (credentials, authority) }
+        guard let at = authority.lastIndex(of: "@") else { return (access, authority) }
         let server = authority[authority.index(after: at)...]
         if let (user, password) = authority[..<at].splitOnce(at: ":") {
-            if !user.isEmpty { credentials.user = try percentDecoded(user) }
+            if !user.isEmpty { access.user = try percentDecoded(user) }
             // `user:@` is a user with an empty password, which an ACL may allow; `:@` has neither user nor password.
             if passwordFile == nil {
-                if !user.isEmpty || !password.isEmpty { credentials.password = try percentDecoded(password) }
+                if !user.isEmpty || !password.isEmpty { access.password = try percentDecoded(password) }
             } else {
                 guard password.isEmpty else { throw .passwordTwice }
             }
         } else if at != authority.startIndex {
             guard passwordFile != nil else { throw .userWithoutPassword }
-            credentials.user = try percentDecoded(authority[..<at])
+            access.user = try percentDecoded(authority[..<at])
         }
-        return (credentials, server)
+        return (access, server)
     }
 
     static func database(_ text: some StringProtocol) throws(RedisURLError) -> Int {

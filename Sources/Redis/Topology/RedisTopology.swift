@@ -22,8 +22,7 @@ public enum RedisTopology: Sendable, Equatable {
         /// The access to the Sentinels.
         public var sentinelAccess: RedisAccess
 
-        /// Creates a topology from its parts.
-        public init(
+        init(
             sentinels: [RedisLocation], master: String, access: RedisAccess = RedisAccess(),
             sentinelAccess: RedisAccess = RedisAccess()
         ) {
@@ -40,13 +39,7 @@ public enum RedisTopology: Sendable, Equatable {
         /// The nodes to ask first; they name others.
         public var nodes: [RedisLocation]
         /// The access to all nodes; the database is 0.
-        public var access: RedisAccess
-
-        /// Creates a topology from its parts.
-        public init(nodes: [RedisLocation], access: RedisAccess = RedisAccess()) {
-            self.nodes = nodes
-            self.access = access
-        }
+        public var access = RedisAccess()
     }
 
     /// Parses the URLs of `RedisEndpoint`, and
@@ -91,17 +84,16 @@ extension RedisTopology.Sentinel {
             rest,
             allowing: ["master", "password_file", "sentinel_user", "sentinel_password", "sentinel_password_file"])
         let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
-        let (credentials, servers) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
+        var (access, servers) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
         let sentinels = try RedisLocation.list(servers, defaultPort: 26379)
         guard let master = query["master"] else { throw .sentinelMaster }
         let (password, file) = (query["sentinel_password"], query["sentinel_password_file"])
         guard password == nil || file == nil else { throw .passwordTwice }
         guard query["sentinel_user"] == nil || password != nil || file != nil else { throw .sentinelUser }
+        if !path.isEmpty { access.database = try RedisURLText.database(path) }
+        access.usesTLS = usesTLS
         self.init(
-            sentinels: sentinels, master: master,
-            access: RedisAccess(
-                user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
-                database: path.isEmpty ? 0 : try RedisURLText.database(path), usesTLS: usesTLS),
+            sentinels: sentinels, master: master, access: access,
             sentinelAccess: RedisAccess(
                 user: query["sentinel_user"], password: password, passwordFile: file, usesTLS: usesTLS))
     }
@@ -111,13 +103,10 @@ extension RedisTopology.Cluster {
     fileprivate init(_ rest: Substring, usesTLS: Bool) throws(RedisURLError) {
         let (place, query) = try RedisURLText.splitQuery(rest, allowing: ["password_file"])
         let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
-        let (credentials, servers) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
+        var (access, servers) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
         guard path.isEmpty || path == "0" else { throw .clusterDatabase }
-        self.init(
-            nodes: try RedisLocation.list(servers, defaultPort: 6379),
-            access: RedisAccess(
-                user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
-                usesTLS: usesTLS))
+        access.usesTLS = usesTLS
+        self.init(nodes: try RedisLocation.list(servers, defaultPort: 6379), access: access)
     }
 }
 

@@ -1,6 +1,7 @@
-import Redis
 import TestSupport
 import Testing
+
+@testable import Redis
 
 @Suite("A Redis URL of several servers")
 struct RedisTopologyTests {
