@@ -147,18 +147,12 @@ extension RESPReply.Kind {
     }
 }
 
-extension RESPReply: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension RESPReply: Redacted {
     /// The kind and the sizes only, because replies contain payloads.
     public var description: String { "\(root.kind) (\(nodes.count) elements, \(arena.readableBytes) bytes)" }
-
-    /// As `description`.
-    public var debugDescription: String { description }
-
-    /// Only what `description` shows.
-    public var customMirror: Mirror { Mirror(self, children: ["reply": description]) }
 }
 
-extension RESPReply.Element: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension RESPReply.Element: Redacted {
     /// The kind and the sizes.
     public var description: String {
         switch kind {
@@ -167,10 +161,4 @@ extension RESPReply.Element: CustomStringConvertible, CustomDebugStringConvertib
         case .integer, .null: "\(kind)"
         }
     }
-
-    /// As `description`.
-    public var debugDescription: String { description }
-
-    /// Only what `description` shows.
-    public var customMirror: Mirror { Mirror(self, children: ["element": description]) }
 }

@@ -33,15 +33,17 @@ public struct RedisAccess: Sendable, Equatable {
     }
 }
 
-extension RedisAccess: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension RedisAccess: Redacted {
     /// The user, the database and the use of TLS.
     public var description: String {
         "\(shownCredentials)/\(database)\(usesTLS ? " over TLS" : "")"
     }
+}
 
-    /// As `description`.
+/// A value with secrets or payloads: all of its texts, reflections included, show only its `description`.
+public protocol Redacted: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {}
+
+extension Redacted {
     public var debugDescription: String { description }
-
-    /// Only what `description` shows, so that `dump` shows no password either.
-    public var customMirror: Mirror { Mirror(self, children: ["access": description]) }
+    public var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }

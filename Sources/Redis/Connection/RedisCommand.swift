@@ -146,16 +146,10 @@ extension ByteBuffer {
     }
 }
 
-extension RedisCommand: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension RedisCommand: Redacted {
     /// The command's name and its sizes.
     public var description: String {
         let name = arguments.getString(at: arguments.readerIndex, length: lengths.first ?? 0) ?? ""
         return "\(name) (\(count - 1) arguments, \(byteCount) bytes)"
     }
-
-    /// As `description`.
-    public var debugDescription: String { description }
-
-    /// Only what `description` shows.
-    public var customMirror: Mirror { Mirror(self, children: ["command": description]) }
 }

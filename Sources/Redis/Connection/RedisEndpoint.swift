@@ -56,7 +56,7 @@ public struct RedisEndpoint: Sendable, Equatable {
     public var address: String { location.address }
 }
 
-extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension RedisEndpoint: Redacted {
     /// The URL without its password.
     public var description: String {
         let scheme: String
@@ -74,12 +74,6 @@ extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, 
         return "\(scheme)://\(access.shownCredentials)\(address)\(path)"
             + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
     }
-
-    /// As `description`.
-    public var debugDescription: String { description }
-
-    /// Only what `description` shows, so that `dump` shows no password either.
-    public var customMirror: Mirror { Mirror(self, children: ["url": description]) }
 }
 
 extension RedisEndpoint {

@@ -110,7 +110,7 @@ extension RedisTopology.Cluster {
     }
 }
 
-extension RedisTopology: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension RedisTopology: Redacted {
     /// The URL without its passwords.
     public var description: String {
         let scheme = usesTLS ? "rediss" : "redis"
@@ -125,10 +125,4 @@ extension RedisTopology: CustomStringConvertible, CustomDebugStringConvertible, 
             return "\(scheme)+cluster://\(cluster.access.shownCredentials)\(address)"
         }
     }
-
-    /// As `description`.
-    public var debugDescription: String { description }
-
-    /// Only what `description` shows, so that `dump` shows no password either.
-    public var customMirror: Mirror { Mirror(self, children: ["url": description]) }
 }
