@@ -25,11 +25,11 @@ extension RedisClient {
         case .none:
             request.completion(.failure(.server(error)))
         case .wrongServer:
-            discovery.demote(link.location)
+            discovery.search.demote(link.location)
             retire(link, because: .server(error))
             request.completion(.failure(.server(error)))
         case .moved(let owner):
-            discovery.moved(to: owner)
+            discovery.search.moved(to: owner)
             retire(link, because: .server(error), keepsCommands: true)
             if !route.sentAway(request, because: error) { request.completion(.failure(.server(error))) }
         case .ask(let owner):

@@ -248,7 +248,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
         if route.retired === link { return eventLoop.execute { self.dropRetired(link) } }
         switch route.lost(link) {
         case .ofServer:
-            discovery.demote(link.location)
+            discovery.search.demote(link.location)
             tryAgain(because: error)
         case .ofNextServer:
             attemptFailed(error)
@@ -287,9 +287,11 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     }
 
     private func followMaster() {
-        guard let link = route.server, let location = discovery.announced, location != link.location else { return }
+        guard let link = route.server, let location = discovery.search.announced, location != link.location else {
+            return
+        }
         // The Sentinel that this client asks first may have older information.
-        discovery.moved(to: location)
+        discovery.search.moved(to: location)
         let reason = "the Sentinels now name \(location.address) as the master"
         retire(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
     }

@@ -21,7 +21,7 @@ public struct RedisClientConfiguration: Sendable {
     public var seedInterval: TimeAmount = .minutes(5)
     /// The source of announcements of a new master; `nil` for a separate ``MasterWatch``. The clients of a process
     /// should share one, because each holds a connection to a Sentinel.
-    public var masterWatch: (any MasterSource)?
+    public var masterWatch: MasterWatch?
     /// The name in `CLIENT LIST`; invalid characters become `-`.
     public var clientName: String?
     /// TLS for `rediss` URLs; other URLs ignore it. `nil` verifies servers with the system's authorities.
@@ -29,20 +29,4 @@ public struct RedisClientConfiguration: Sendable {
 
     /// Creates a configuration with default values.
     public init() {}
-}
-
-/// Reports to clients which server is the master.
-public protocol MasterSource: AnyObject, Sendable {
-    /// Reports the master to a client: at once, whenever it changes, and at intervals. Can be called from any thread.
-    /// - Parameters:
-    ///   - listener: identifies the client.
-    ///   - deployment: the client's, so that a source that does not know it yet reports no other's master.
-    ///   - onMaster: called on `eventLoop`.
-    func add(
-        _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
-        onMaster: @escaping @Sendable (RedisLocation) -> Void)
-    /// Stops reporting to a client. Can be called from any thread.
-    func remove(_ listener: ObjectIdentifier)
-    /// The reason why changes of the master are not announced now; `nil` if they are. Can be read from any thread.
-    var failure: String? { get }
 }

@@ -11,7 +11,7 @@ import Sockets
 /// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
-public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
+public final class MasterWatch: LoopBound, @unchecked Sendable {
     private struct Listener {
         let eventLoop: any EventLoop
         let onMaster: @Sendable (RedisLocation) -> Void
@@ -53,7 +53,7 @@ public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
     private var failures = 0
     private let lastFailure = NIOLockedValueBox<String?>(nil)
 
-    /// See ``MasterSource/failure``.
+    /// The reason why changes of the master are not announced now; `nil` if they are. Can be read from any thread.
     public var failure: String? { lastFailure.withLockedValue { $0 } }
 
     /// Creates a watch. It does nothing while no client uses it. See ``RedisClientConfiguration/masterWatch``.
@@ -72,13 +72,17 @@ public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
             NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration), slot: 0)
     }
 
-    /// See ``MasterSource/add(_:of:on:onMaster:)``.
-    public func add(
+    /// Reports the master to a client: at once, whenever it changes, and at intervals. Can be called from any thread.
+    /// - Parameters:
+    ///   - listener: identifies the client.
+    ///   - deployment: the client's, so that a watch that does not know it yet reports no other's master.
+    ///   - onMaster: called on `eventLoop`.
+    func add(
         _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
         onMaster: @escaping @Sendable (RedisLocation) -> Void
     ) {
         onLoop { [self] in
-            discovery.learn(deployment)
+            discovery.search.learn(deployment)
             listeners[listener] = Listener(eventLoop: eventLoop, onMaster: onMaster)
             switch state {
             case .idle: start()
@@ -88,8 +92,8 @@ public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
         }
     }
 
-    /// See ``MasterSource/remove(_:)``.
-    public func remove(_ listener: ObjectIdentifier) {
+    /// Stops reporting to a client. Can be called from any thread.
+    func remove(_ listener: ObjectIdentifier) {
         onLoop { [self] in
             guard listeners.removeValue(forKey: listener) != nil, listeners.isEmpty else { return }
             timer?.cancel()
@@ -127,10 +131,10 @@ public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
         connection.onMessage = { [self] message in
             guard message.root.count == 3, message.root[2].string?.hasPrefix(master + " ") == true else { return }
             // This Sentinel knows the new master; others may not yet.
-            discovery.prefer(seed)
+            discovery.search.prefer(seed)
             inquire()
         }
-        connection.send(RedisCommand("SUBSCRIBE", Self.channel), timeout: discovery.askTimeout) { [self] result in
+        connection.send(RedisCommand("SUBSCRIBE", Self.channel), timeout: configuration.askTimeout) { [self] result in
             switch result {
             case .success:
                 watches()
@@ -157,7 +161,7 @@ public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
     private func fails(_ error: RedisError, of seed: RedisLocation) {
         failures += 1
         // The next one may be reachable.
-        guard failures >= discovery.seedCount, failure == nil else { return }
+        guard failures >= discovery.search.seeds.count, failure == nil else { return }
         let reason = "no Sentinel announces failovers: \(refusal(error, of: seed).shortText)"
         lastFailure.withLockedValue { $0 = reason }
         logger?.warning(
@@ -171,7 +175,7 @@ public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
         eventLoop.scheduleTask(in: Self.pingInterval) { [self] in
             guard connection.isOpen else { return }
             // Without an answer the connection ends.
-            connection.send(RedisCommand("PING", expecting: 0), timeout: discovery.askTimeout) { [self] _ in
+            connection.send(RedisCommand("PING", expecting: 0), timeout: configuration.askTimeout) { [self] _ in
                 schedulePing(over: connection)
             }
         }
@@ -180,9 +184,9 @@ public final class MasterWatch: MasterSource, LoopBound, @unchecked Sendable {
     private func lost(_ seed: RedisLocation, _ error: RedisError) {
         state = .connecting
         fails(error, of: seed)
-        discovery.demote(seed)
+        discovery.search.demote(seed)
         // The wait grows only once all Sentinels have been tried.
-        let pause = Self.pauses.limit(failures: failures - discovery.seedCount)
+        let pause = Self.pauses.limit(failures: failures - discovery.search.seeds.count)
         eventLoop.scheduleTask(in: pause) { [self] in
             if case .connecting = state { connect() }
         }

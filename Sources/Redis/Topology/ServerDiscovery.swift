@@ -7,13 +7,13 @@ final class ServerDiscovery {
     /// The slot that the client serves.
     let slot: Int
     private let nodes: NodeConnections
-    private var search: ServerDiscoveryState
+    var search: ServerDiscoveryState
     /// Called when another deployment has taken the place of the one that was known.
     var onReplacement: (() -> Void)?
 
     /// The next question to the seeds about the deployment.
     private var nextCheck: Scheduled<Void>?
-    private var masterSource: (any MasterSource)?
+    private var masterWatch: MasterWatch?
 
     init(_ nodes: NodeConnections, slot: Int) {
         self.nodes = nodes
@@ -35,38 +35,13 @@ final class ServerDiscovery {
         follow(search.begin(), completion)
     }
 
-    /// See `ServerDiscoveryState.announced`.
-    var announced: RedisLocation? { search.announced }
-
-    /// See `RedisClientConfiguration.askTimeout`.
-    var askTimeout: TimeAmount { nodes.configuration.askTimeout }
+    private var askTimeout: TimeAmount { nodes.configuration.askTimeout }
 
     /// Connects to the seed that would be asked first.
     func connectToSeed(completion: @escaping (Result<RedisConnection, RedisError>, RedisLocation) -> Void) {
         guard let seed = search.seeds.first else { return }
         nodes.connectToSeed(at: seed) { completion($0, seed) }
     }
-
-    /// See `ServerDiscoveryState.prefer`.
-    func prefer(_ seed: RedisLocation) {
-        search.prefer(seed)
-    }
-
-    /// See `ServerDiscoveryState.moved`.
-    func moved(to location: RedisLocation) {
-        search.moved(to: location)
-    }
-
-    /// See `ServerDiscoveryState.demote`.
-    func demote(_ location: RedisLocation) {
-        search.demote(location)
-    }
-
-    /// See `ServerDiscoveryState.learn`.
-    func learn(_ deployment: RedisDeployment) { search.learn(deployment) }
-
-    /// The number of seeds.
-    var seedCount: Int { search.seeds.count }
 
     /// Asks the seeds for the current server, and learns which seeds there are now.
     ///
@@ -113,12 +88,12 @@ final class ServerDiscovery {
     /// - Parameter onMaster: called on the event loop after each announcement, with true if it is of another server
     ///   than the last one.
     func listen(
-        to source: @autoclosure () -> (any MasterSource)?, onMaster: @escaping @Sendable (_ isNew: Bool) -> Void
+        to watch: @autoclosure () -> MasterWatch?, onMaster: @escaping @Sendable (_ isNew: Bool) -> Void
     ) {
-        guard masterSource == nil, let source = source() else { return }
-        masterSource = source
+        guard masterWatch == nil, let watch = watch() else { return }
+        masterWatch = watch
         let discovery = NIOLoopBound(self, eventLoop: nodes.eventLoop)
-        source.add(ObjectIdentifier(self), of: search.deployment, on: nodes.eventLoop) { location in
+        watch.add(ObjectIdentifier(self), of: search.deployment, on: nodes.eventLoop) { location in
             let isNew = discovery.value.search.announced != location
             discovery.value.search.announced = location
             onMaster(isNew)
@@ -128,8 +103,8 @@ final class ServerDiscovery {
     /// Stops checking and listening.
     func stop() {
         nextCheck?.cancel()
-        masterSource?.remove(ObjectIdentifier(self))
-        masterSource = nil
+        masterWatch?.remove(ObjectIdentifier(self))
+        masterWatch = nil
     }
 
     private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {

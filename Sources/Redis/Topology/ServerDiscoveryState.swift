@@ -241,7 +241,7 @@ struct ServerDiscoveryState {
 }
 
 /// What distinguishes a Cluster, or the Sentinels of a master, from all others.
-public struct RedisDeployment: Sendable, Equatable {
+struct RedisDeployment: Sendable, Equatable {
     /// The names that its servers gave themselves; empty if unknown.
     var identity: Set<String> = []
     /// Its addresses: named by an answer, or of a seed that gave one.
