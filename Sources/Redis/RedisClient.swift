@@ -44,7 +44,7 @@ extension RedisSender {
 public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
     /// not.
-    public typealias Completion = RedisConnection.Completion
+    public typealias Completion = (Result<RESPReply, RedisError>) -> Void
 
     /// The state of the client.
     public enum State: Sendable, Equatable {
@@ -110,7 +110,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     /// Starts to connect, and keeps connecting until `close`. Can be called from anywhere.
     public func start() {
-        onLoop {
+        eventLoop.enter {
             guard self.attempts.start() else { return }
             self.connect()
             self.discovery.keepChecking(random: self.random) { [weak self] in self?.route.server != nil }
@@ -127,13 +127,6 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     public var server: RedisLocation? {
         eventLoop.preconditionInEventLoop()
         return route.server?.location
-    }
-
-    /// The number of unanswered commands. Only on the event loop.
-    public var pendingCount: Int {
-        eventLoop.preconditionInEventLoop()
-        return (route.server?.pendingCount ?? 0) + (route.retired?.pendingCount ?? 0) + route.keptCount
-            + route.askedCount
     }
 
     /// Sends a command. All commands of one tick of the event loop are sent in one write. Only on the event loop.
@@ -162,7 +155,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// - Throws: `RedisError`.
     public func call(_ command: RedisCommand, deadline: TimeAmount? = nil) async throws -> RESPReply {
         let result: Result<RESPReply, RedisError> = await withCheckedContinuation { continuation in
-            onLoop {
+            eventLoop.enter {
                 self.send(command, deadline: deadline) { continuation.resume(returning: $0) }
             }
         }
@@ -175,7 +168,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     ///   is refused, because waiting rarely helps, or if the client is closed.
     public func waitUntilReady(timeout: TimeAmount) async throws {
         let error: RedisError? = await withCheckedContinuation { continuation in
-            onLoop {
+            eventLoop.enter {
                 guard self.route.server == nil else { return continuation.resume(returning: nil) }
                 self.attempts.wait(for: timeout) { continuation.resume(returning: $0) }
             }
@@ -380,10 +373,6 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
         discovery.search.moved(to: location)
         let reason = "the Sentinels now name \(location.address) as the master"
         retire(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
-    }
-
-    private func onLoop(_ body: @escaping @Sendable () -> Void) {
-        if eventLoop.inEventLoop { body() } else { eventLoop.execute(body) }
     }
 }
 

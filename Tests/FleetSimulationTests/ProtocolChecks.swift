@@ -90,8 +90,9 @@ final class ProtocolChecks {
         var bytes = 0
         for index in 10..<10 + count {
             if bytes >= Self.claimSize { simulation.fail("a claim brought \(bytes) bytes, and then another job") }
-            bytes += reply.root[index].withUnsafeBytes(\.count) ?? 0
-            guard let number = reply.root[index].withUnsafeBytes(SimulationLedger.marker) ?? nil else { continue }
+            guard let body = reply.root[index].bytes else { continue }
+            bytes += body.readableBytes
+            guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { continue }
             checkOrder(of: number)
         }
     }

@@ -8,6 +8,7 @@ final class Pipeline: Sendable {
     private struct State {
         var next = 0
         var isStopped = false
+        var unanswered = 0
         var answers: [Int] = []
         var failures: [String] = []
     }
@@ -43,7 +44,7 @@ final class Pipeline: Sendable {
     /// - Returns: the values that were appended to the list, in the order of the answers.
     func finish() async throws -> [Int] {
         state.withLock { $0.isStopped = true }
-        try await eventually { try await self.client.eventLoop.submit { self.client.pendingCount == 0 }.get() }
+        try await eventually { self.state.withLock { $0.unanswered == 0 } }
         return state.withLock { $0.answers }
     }
 
@@ -53,11 +54,13 @@ final class Pipeline: Sendable {
         let number = state.withLock { state -> Int? in
             guard !state.isStopped, state.failures.isEmpty else { return nil }
             defer { state.next += 1 }
+            state.unanswered += 2
             return state.next
         }
         guard let number else { return }
         client.send(RedisCommand("RPUSH", "\(tag)list", "\(number)")) { result in
             self.state.withLock { state in
+                state.unanswered -= 1
                 switch result {
                 case .success: state.answers.append(number)
                 case .failure(let error): state.failures.append("\(number): \(error)")
@@ -65,8 +68,9 @@ final class Pipeline: Sendable {
             }
         }
         client.send(RedisCommand("INCR", "\(tag)count")) { result in
-            if case .failure(let error) = result {
-                self.state.withLock { $0.failures.append("count \(number): \(error)") }
+            self.state.withLock { state in
+                state.unanswered -= 1
+                if case .failure(let error) = result { state.failures.append("count \(number): \(error)") }
             }
             self.client.eventLoop.scheduleTask(in: self.pause) { self.sendNext() }
         }

@@ -2,13 +2,11 @@ import NIOCore
 
 /// The commands of one connection that have not been answered, in the order of their answers.
 struct PendingCommands {
-    typealias Completion = (Result<RESPReply, RedisError>) -> Void
-
     struct Entry {
         /// The time limit of the command; `nil` for none.
         let timeout: TimeAmount?
         let deadline: NIODeadline
-        let completion: Completion
+        let completion: RedisClient.Completion
     }
 
     private var entries = CircularBuffer<Entry>()
@@ -18,7 +16,9 @@ struct PendingCommands {
     var count: Int { entries.count }
 
     /// - Returns: the deadline of the answer.
-    mutating func append(timeout: TimeAmount?, now: NIODeadline, completion: @escaping Completion) -> NIODeadline {
+    mutating func append(
+        timeout: TimeAmount?, now: NIODeadline, completion: @escaping RedisClient.Completion
+    ) -> NIODeadline {
         let deadline = timeout.map { now + $0 } ?? .distantFuture
         entries.append(Entry(timeout: timeout, deadline: deadline, completion: completion))
         unsent += 1

@@ -75,16 +75,6 @@ public struct RESPReply: Sendable {
             return RedisServerError(text: text)
         }
 
-        /// Calls a function with the bytes of a string, status or error, without copying them; returns `nil` for other
-        /// elements.
-        public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
-            let node = node
-            guard node.kind.hasBytes else { return nil }
-            return try reply.arena.withUnsafeReadableBytes { arena in
-                try body(UnsafeRawBufferPointer(rebasing: arena[node.value..<node.value + Int(node.length)]))
-            }
-        }
-
         /// The number of children of an array; 0 for other elements.
         public var count: Int { node.kind == .array ? node.value : 0 }
 

@@ -6,17 +6,12 @@ import Sockets
 /// in flight at once.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
-public final class RedisConnection: LoopBound, @unchecked Sendable {
-    /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
-    /// not.
-    public typealias Completion = (Result<RESPReply, RedisError>) -> Void
-
-    /// The event loop of the connection.
-    public let eventLoop: any EventLoop
+final class RedisConnection: LoopBound, @unchecked Sendable {
+    let eventLoop: any EventLoop
     /// The server's address, for messages.
-    public let address: String
+    let address: String
     /// Called once, on the event loop and before the unanswered commands fail, when the connection ends.
-    public var onClose: ((RedisError) -> Void)?
+    var onClose: ((RedisError) -> Void)?
 
     /// Receives the messages of subscribed channels.
     var onMessage: ((RESPReply) -> Void)?
@@ -24,7 +19,7 @@ public final class RedisConnection: LoopBound, @unchecked Sendable {
     private let channel: any Channel
     /// The address of the server; `nil` once the connection has closed.
     var remoteAddress: SocketAddress? { channel.remoteAddress }
-    private var pending = PendingCommands()
+    private(set) var pending = PendingCommands()
     private var outgoing = ByteBuffer()
     private var flushScheduled = false
     private var timer: (deadline: NIODeadline, limit: TimeLimit)?
@@ -38,15 +33,9 @@ public final class RedisConnection: LoopBound, @unchecked Sendable {
     }
 
     /// True if commands can be sent. Only on the event loop.
-    public var isOpen: Bool {
+    var isOpen: Bool {
         eventLoop.preconditionInEventLoop()
         return ended == nil
-    }
-
-    /// The number of unanswered commands. Only on the event loop.
-    public var pendingCount: Int {
-        eventLoop.preconditionInEventLoop()
-        return pending.count
     }
 
     /// Sends a command. All commands of one tick of the event loop are sent in one write. Only on the event loop.
@@ -54,7 +43,7 @@ public final class RedisConnection: LoopBound, @unchecked Sendable {
     /// - Parameters:
     ///   - timeout: the timeout of the answer, after which the connection is closed; `nil` for none.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
-    public func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping Completion) {
+    func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping RedisClient.Completion) {
         eventLoop.preconditionInEventLoop()
         if let ended {
             completion(.failure(.notConnected(address: address, reason: reason(of: ended))))
@@ -78,12 +67,8 @@ public final class RedisConnection: LoopBound, @unchecked Sendable {
     ///
     /// - Returns: a future that succeeds when the channel has closed.
     @discardableResult
-    public func close(reason: String = "it was closed by this process") -> EventLoopFuture<Void> {
-        if eventLoop.inEventLoop {
-            lost(reason)
-        } else {
-            eventLoop.execute { self.lost(reason) }
-        }
+    func close(reason: String = "it was closed by this process") -> EventLoopFuture<Void> {
+        eventLoop.enter { self.lost(reason) }
         return channel.closeFuture
     }
 
@@ -179,5 +164,12 @@ public final class RedisConnection: LoopBound, @unchecked Sendable {
         case .timeout(_, let after): "a command was not answered within \(after.formatted)"
         default: error.description
         }
+    }
+}
+
+extension EventLoop {
+    /// Runs a body on the event loop: at once if it is called there.
+    func enter(_ body: @escaping @Sendable () -> Void) {
+        if inEventLoop { body() } else { execute(body) }
     }
 }

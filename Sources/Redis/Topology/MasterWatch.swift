@@ -81,7 +81,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
         _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
         onMaster: @escaping @Sendable (RedisLocation) -> Void
     ) {
-        onLoop { [self] in
+        self.eventLoop.enter { [self] in
             discovery.search.learn(deployment)
             listeners[listener] = Listener(eventLoop: eventLoop, onMaster: onMaster)
             switch state {
@@ -94,7 +94,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
 
     /// Stops reporting to a client. Can be called from any thread.
     func remove(_ listener: ObjectIdentifier) {
-        onLoop { [self] in
+        eventLoop.enter { [self] in
             guard listeners.removeValue(forKey: listener) != nil, listeners.isEmpty else { return }
             timer?.cancel()
             if case .listening(let connection) = state { connection.close() }
@@ -218,14 +218,6 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
             if isOld { return inquire() }
             guard let location else { return }
             for listener in listeners.values { listener.eventLoop.execute { listener.onMaster(location) } }
-        }
-    }
-
-    private func onLoop(_ body: @escaping @Sendable () -> Void) {
-        if eventLoop.inEventLoop {
-            body()
-        } else {
-            eventLoop.execute(body)
         }
     }
 }

@@ -7,7 +7,6 @@ import Sockets
 /// `@unchecked Sendable`: everything happens on `eventLoop`.
 final class NodeConnections: LoopBound, @unchecked Sendable {
     typealias Completion = (Result<ServerLink, RedisError>) -> Void
-    typealias InquiryCompletion = (Result<RESPReply, RedisError>) -> Void
 
     let topology: RedisTopology
     let eventLoop: any EventLoop
@@ -16,7 +15,7 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
     /// two nodes.
     var idleTime: TimeAmount = .seconds(10)
     private var nodes: [SharedConnection] = []
-    private var inquiries: [RedisLocation: [InquiryCompletion]] = [:]
+    private var inquiries: [RedisLocation: [RedisClient.Completion]] = [:]
     private var connector: RedisConnector?
     private var isClosed = false
 
@@ -48,7 +47,7 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
 
     /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a separate connection: a search because of a problem must not
     /// block or end working connections. Concurrent requests to the same node get the same answer.
-    func slots(by node: RedisLocation, completion: @escaping InquiryCompletion) {
+    func slots(by node: RedisLocation, completion: @escaping RedisClient.Completion) {
         guard inquiries[node] == nil else {
             inquiries[node]?.append(completion)
             return

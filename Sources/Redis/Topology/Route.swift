@@ -50,7 +50,7 @@ struct Route<Link: AnyObject> {
 
     private var state = State.between(Between())
     /// The number of unanswered commands that were sent to other nodes after `ASK`.
-    private(set) var askedCount = 0
+    private var askedCount = 0
 
     /// The server for new commands.
     var server: Link? {
@@ -60,12 +60,6 @@ struct Route<Link: AnyObject> {
     /// The previous server, while it has commands in flight.
     var retired: Link? {
         if case .between(let between) = state { between.retired } else { nil }
-    }
-
-    /// The number of commands that wait for the next server.
-    var keptCount: Int {
-        guard case .between(let between) = state, let kept = between.kept else { return 0 }
-        return kept.sentAway.count + kept.arrived.count
     }
 
     /// Returns the destination of a new command; keeps it if it must wait.
@@ -182,7 +176,7 @@ struct RedisRequest {
     /// Kept only if the command may need to be sent again, as in a Cluster.
     let command: RedisCommand?
     let timeout: TimeAmount?
-    let completion: RedisConnection.Completion
+    let completion: RedisClient.Completion
     var redirections = 0
     /// The redirection that the command follows.
     var redirectedBy: RedisServerError?
