@@ -33,13 +33,11 @@ final class ConnectAttempts {
         state = ReconnectState(backoff: backoff)
     }
 
-    /// True while an attempt is in progress.
     var isConnecting: Bool { state.phase == .connecting }
 
     /// True after ``close(because:)``.
     var isClosed: Bool { state.phase == .closed }
 
-    /// See `ReconnectState.lastError`.
     var lastError: RedisError? { state.lastError }
 
     /// The error of a command that cannot be sent.
@@ -73,7 +71,6 @@ final class ConnectAttempts {
         return true
     }
 
-    /// Makes no more attempts.
     func close(because error: RedisError) {
         state.close(because: error)
         next?.cancel()
@@ -95,7 +92,6 @@ final class ConnectAttempts {
         waiting.append(waiter)
     }
 
-    /// Resumes all waiting callers.
     func resumeWaiting(with error: RedisError?) {
         let resumed = waiting
         waiting = []

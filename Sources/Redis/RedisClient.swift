@@ -46,7 +46,6 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// not.
     public typealias Completion = (Result<RESPReply, RedisError>) -> Void
 
-    /// The state of the client.
     public enum State: Sendable, Equatable {
         /// Commands can be sent.
         case ready
@@ -58,7 +57,6 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     /// The servers, or the Sentinels or nodes that know them.
     public let topology: RedisTopology
-    /// The event loop of the client.
     public let eventLoop: any EventLoop
     /// Called on the event loop at each change, before the commands lost by it fail. Set it before `start`.
     public var onStateChange: ((State) -> Void)?

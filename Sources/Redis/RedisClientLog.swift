@@ -1,6 +1,5 @@
 import Logging
 
-/// The log lines of one client.
 struct RedisClientLog {
     private let logger: Logger
     private let topology: RedisTopology

@@ -8,7 +8,6 @@ import NIOPosix
 /// connections and nothing more, because its path loses large packets or its backend is dead, each attempt would end
 /// there. So such an address is left out for ``time``, until the others have failed, too.
 public final class AddressMemory: Sendable {
-    /// The memory of this process.
     public static let shared = AddressMemory()
 
     /// The time for which an address is left out.
@@ -16,7 +15,6 @@ public final class AddressMemory: Sendable {
     /// The maximum number of addresses, so that a name with ever new ones cannot fill the memory.
     static let maximum = 1000
 
-    /// The times of the failures.
     private let failures = NIOLockedValueBox<[SocketAddress: NIODeadline]>([:])
 
     public init() {}
@@ -88,7 +86,6 @@ private final class ChoosingResolver: Resolver, LoopBound {
         nil)
     private let leftOut = NIOLockedValueBox(false)
 
-    /// True if an address was left out.
     var hasLeftOut: Bool { leftOut.withLockedValue { $0 } }
 
     init(_ memory: AddressMemory, on eventLoop: any EventLoop, using inner: any Resolver & Sendable) {

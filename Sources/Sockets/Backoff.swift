@@ -9,7 +9,6 @@ public struct Backoff: Sendable, Equatable {
     /// The least share of its upper limit that a pause has: from 0, for any pause, to 1, for the limit itself.
     public var least: Double
 
-    /// Creates a backoff.
     public init(first: TimeAmount, longest: TimeAmount, least: Double = 0) {
         self.first = first
         self.longest = longest

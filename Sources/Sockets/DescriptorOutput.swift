@@ -4,7 +4,6 @@ import Synchronization
 
 /// Writing to a descriptor whose reader may be slow, stall, or end.
 public enum DescriptorOutput {
-    /// The end of a write.
     public enum End: Equatable, Sendable {
         case complete
         /// The reader took nothing more, and the caller no longer waits.
@@ -43,7 +42,6 @@ public enum DescriptorOutput {
         return (.complete, written)
     }
 
-    /// Writes a text; see ``write(_:to:while:)``.
     public static func write(_ text: String, to descriptor: Int32, while waits: () -> Bool) -> End {
         var text = text
         return text.withUTF8 { write(UnsafeRawBufferPointer($0), to: descriptor, while: waits).end }

@@ -15,7 +15,6 @@ public struct PauseRecord: Sendable, Equatable {
     /// True for a queue whose lanes must hand back the jobs that they have not submitted.
     public var handsBack = false
 
-    /// Makes a pause; see the properties for units.
     public init(reason: String, detail: String? = nil, since: Int64? = nil, by: String? = nil) {
         self.reason = reason
         self.detail = detail

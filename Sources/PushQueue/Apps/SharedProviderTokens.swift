@@ -9,18 +9,14 @@ import Redis
 public final class SharedProviderTokens {
     /// A token that a worker offers to share.
     public struct Offer: Sendable {
-        /// The key's identifier.
         public var keyID: String
-        /// The team's identifier.
         public var teamID: String
         /// The time of its signature, in seconds since 1970.
         public var issuedAt: Int64
-        /// The token.
         public var token: String
         /// The time of signature of the token that APNs refused as expired, in seconds since 1970; 0 for none.
         public var refusedAt: Int64
 
-        /// Makes an offer; see the properties for units.
         public init(keyID: String, teamID: String, issuedAt: Int64, token: String, refusedAt: Int64 = 0) {
             self.keyID = keyID
             self.teamID = teamID

@@ -19,7 +19,6 @@ public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
         self.stamp = stamp
     }
 
-    /// No claim.
     public static let none = ClaimID(number: 0, stamp: "")
 
     /// Parses a claim's field in Redis.

@@ -17,7 +17,6 @@ public struct ClaimRequest: Sendable {
     /// The lane's report about itself, sent at intervals; the claim then also returns operators' commands.
     public var heartbeat: WorkerHeartbeat?
 
-    /// Makes a request; see the properties.
     public init(
         count: Int, first: Int, join: Bool, knownCommands: String = "", configuration: ConfigurationDigest? = nil,
         sort: Bool = false, heartbeat: WorkerHeartbeat? = nil
@@ -30,7 +29,6 @@ public struct ClaimRequest: Sendable {
 
 /// The result of a ``ClaimRequest``.
 public struct Claimed: Sendable {
-    /// True if the queue is paused.
     public var isPaused: Bool
     /// True if the pause asks lanes to hand back the jobs that they have not submitted.
     public var handsBack = false
@@ -63,7 +61,6 @@ public struct Claimed: Sendable {
 }
 
 extension Claimed {
-    /// Reads the reply of the script.
     init(_ reply: inout ScriptReply) {
         let (status, now, due) = (reply.number(), Int64(reply.number()), reply.numberIfAny())
         let expired = reply.bytesOrNull()

@@ -5,7 +5,6 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class QueueConnection {
-    /// The result of a settlement.
     public struct Settled: Sendable, Equatable {
         /// Notifications that had no attempt left, and became dead letters; see ``Settlement/fail(_:_:)``.
         public struct Exhausted: Sendable, Equatable {
@@ -22,7 +21,6 @@ public final class QueueConnection {
         public var exhausted: [Exhausted] = []
     }
 
-    /// The result of a reclaim.
     public struct Reclaimed: Sendable, Equatable {
         /// The number of jobs that went back to the list.
         public var reclaimed: Int
@@ -34,7 +32,6 @@ public final class QueueConnection {
         public var left: Int
     }
 
-    /// The result of a release.
     public struct Released: Sendable, Equatable {
         /// The number of jobs that went back to the list.
         public var released: Int
@@ -42,9 +39,7 @@ public final class QueueConnection {
         public var left: Int
     }
 
-    /// The keys of the queue.
     public let keys: QueueKeys
-    /// The lane's name.
     public private(set) var worker: String
     /// True if the set of invalid tokens is on the queue's server, and fails over with it.
     public let holdsInvalidTokens: Bool
@@ -150,7 +145,6 @@ public final class QueueConnection {
         }
     }
 
-    /// Settles claims.
     public func settle(_ settlement: Settlement, completion: @escaping Completion<Settled>) {
         scripts.run(
             .settle,

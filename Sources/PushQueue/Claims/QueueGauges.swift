@@ -16,11 +16,9 @@ public struct QueueGauges: Sendable {
     public var claims: Int
     /// Jobs that are still to be sent: all except the dead letters.
     public var total: Int { jobs + later + failed + claims }
-    /// Dead letters.
     public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
     public var deadBytes: Int
-    /// True if the queue is paused.
     public var isPaused: Bool
     /// The number of campaigns that their guards have paused.
     public var stoppedCampaigns = 0

@@ -6,9 +6,7 @@ import PushJob
 /// It belongs to the job's origin, which is its first claim and which each of its wrappers has. So a job that asks again has
 /// its reservation still.
 public struct Reservation: Sendable {
-    /// The job's claim.
     public let claim: ClaimID
-    /// The job's id.
     public let id: ByteBuffer
     /// The job's first claim, as `<lane>:<number>.<stamp>`.
     public let origin: ByteBuffer

@@ -12,9 +12,7 @@ import Redis
 public struct JobCommands: Sendable, Equatable {
     /// The jobs that a command is about.
     public enum Target: Sendable, Hashable, CustomStringConvertible {
-        /// The jobs of a campaign.
         case campaign(String)
-        /// The jobs with an id.
         case id(String)
 
         /// The field in Redis.
@@ -58,7 +56,6 @@ public struct JobCommands: Sendable, Equatable {
             }
         }
 
-        /// The state of the jobs.
         public var state = State.running
         /// True if cancelled jobs do not become dead letters.
         public var discards = false
@@ -133,7 +130,6 @@ public struct JobCommands: Sendable, Equatable {
     private var campaigns: [ByteBuffer: Command] = [:]
     private var ids: [ByteBuffer: Command] = [:]
 
-    /// No commands.
     public init() {}
 
     public init(version: String, _ commands: [Target: Command]) {
@@ -169,10 +165,8 @@ public struct JobCommands: Sendable, Equatable {
         return field.getSlice(at: field.readerIndex + count, length: field.readableBytes - count)
     }
 
-    /// True if there is no command.
     public var isEmpty: Bool { campaigns.isEmpty && ids.isEmpty }
 
-    /// The commands by target.
     public var commands: [Target: Command] {
         var commands: [Target: Command] = [:]
         for (name, command) in campaigns { commands[.campaign(String(buffer: name))] = command }

@@ -51,7 +51,6 @@ extension ConfigurationDigest {
         Set(text.split(separator: " ").prefix(maximumInList).compactMap { ConfigurationDigest($0) })
     }
 
-    /// Returns the text of a list of digests.
     public static func text(_ list: Set<ConfigurationDigest>) -> String {
         list.map(\.text).sorted().joined(separator: " ")
     }

@@ -4,7 +4,6 @@
 /// All lanes read it repeatedly, on all queues. So it contains the time at which it was given, and a process obeys only
 /// a command that is newer than all earlier ones.
 public struct WorkerCommand: Sendable, Equatable {
-    /// The kind of command.
     public enum Kind: String, Sendable, CaseIterable {
         /// Claim nothing more, finish the claimed jobs, and keep running.
         case quiet
@@ -17,12 +16,10 @@ public struct WorkerCommand: Sendable, Equatable {
     /// The time after which a command expires, in milliseconds: its process may no longer exist.
     public static let lifetime = 600_000
 
-    /// The kind of command.
     public var kind: Kind
     /// The time at which it was given, in milliseconds since 1970 by Redis' clock.
     public var at: Int64
 
-    /// Makes a command from its parts.
     public init(_ kind: Kind, at: Int64) {
         self.kind = kind
         self.at = at

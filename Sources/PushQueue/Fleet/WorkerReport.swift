@@ -3,7 +3,6 @@
 /// Its size is bounded, and it has neither tokens nor payloads. ``WorkerHeartbeat`` writes it; commands and the
 /// dashboard read it.
 public struct WorkerReport: Sendable, Equatable {
-    /// The state of the process.
     public enum State: String, Sendable, CaseIterable {
         /// It claims jobs.
         case running
@@ -42,9 +41,7 @@ public struct WorkerReport: Sendable, Equatable {
         public var keyID: String?
         /// Connections that accept requests.
         public var usable = 0
-        /// Connections that are being established.
         public var connecting = 0
-        /// Requests in flight.
         public var streams = 0
         /// The number of requests that the usable connections allow at once.
         public var streamLimit = 0
@@ -63,7 +60,6 @@ public struct WorkerReport: Sendable, Equatable {
         /// The error of the credential in use, or of a file that should replace it and can't.
         public var credentialProblem: String?
 
-        /// Makes an empty record.
         public init() {}
 
         var hasProblem: Bool { state != .sending || failure != nil || credentialProblem != nil }
@@ -95,7 +91,6 @@ public struct WorkerReport: Sendable, Equatable {
         /// The app with the problem; `nil` if it is not that of one app.
         public var app: String?
 
-        /// Makes an obstacle from its parts.
         public init(_ kind: Kind, _ reason: String, app: String? = nil) {
             self.kind = kind
             self.reason = reason
@@ -107,7 +102,6 @@ public struct WorkerReport: Sendable, Equatable {
     public static let interval: Int64 = 3000
     /// The maximum interval in milliseconds between reports by the lane of a process that polls.
     public static let longestInterval: Int64 = 11_000
-    /// The maximum number of obstacles in a report.
     public static let maximumObstacles = 5
     /// The maximum number of apps in a report; those in trouble come first.
     public static let maximumApps = 50
@@ -124,7 +118,6 @@ public struct WorkerReport: Sendable, Equatable {
     public var host = ""
     /// Its process id there.
     public var processIdentifier = 0
-    /// The program's version.
     public var version = ""
     /// The version of the job commands that the lane applies; empty if there never was one.
     public var commands = ""
@@ -132,13 +125,11 @@ public struct WorkerReport: Sendable, Equatable {
     public var cancelledInFlight = 0
     /// The index of the lane in its process, from 0.
     public var lane = 0
-    /// The number of lanes of the process.
     public var lanes = 1
     /// The start of the process, in milliseconds since 1970 by Redis' clock.
     public var startedAt: Int64 = 0
     /// The time of this report, by the same clock.
     public var updatedAt: Int64 = 0
-    /// The state of the process.
     public var state = State.running
     /// The digest of the configuration by which it accepts jobs; `nil` if it can't be read.
     public var configuration: ConfigurationDigest?
@@ -168,6 +159,5 @@ public struct WorkerReport: Sendable, Equatable {
     /// The number of its further apps.
     public var moreApps = 0
 
-    /// Makes an empty report.
     public init() {}
 }

@@ -13,7 +13,6 @@ public struct InvalidToken: Sendable, Equatable {
 
     /// The result of marking a token as invalid.
     public enum Marking: Int, Sendable {
-        /// It was added.
         case added = 1
         /// It was in the set already.
         case known = 0
@@ -25,13 +24,11 @@ public struct InvalidToken: Sendable, Equatable {
     public var token: ByteBuffer
     /// The time since which it is invalid, in milliseconds since 1970. One that is ahead of Redis' clock counts as now.
     public var at: Int64
-    /// APNs' reason.
     public var reason: String
     /// The topic that it is not valid for; `nil` for all.
     public var topic: ByteBuffer?
     /// The environment in which it is not valid: `production`, `sandbox`, or another server's name; `nil` if unknown.
     public var environment: String?
-    /// The source of the report.
     public var source: Source
     /// False if the topic is not the own one of an app, but follows from a push type or is a job's. The token then does not enter the
     /// sets that other programs read.
@@ -43,7 +40,6 @@ public struct InvalidToken: Sendable, Equatable {
     /// A time that is ahead of every clock.
     public static let now = Int64(1) << 52
 
-    /// Makes a record; see the properties for formats and units.
     public init(
         token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer?, environment: String? = nil, source: Source
     ) {

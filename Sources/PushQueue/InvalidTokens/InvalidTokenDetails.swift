@@ -44,14 +44,11 @@ public struct InvalidTokenDetails: Sendable, Equatable {
     public var topic: ByteBuffer?
     /// The environment in which it is not valid.
     public var environment: ByteBuffer?
-    /// APNs' reason.
     public var reason: ByteBuffer?
     /// The source of the report: see ``InvalidToken/Source``.
     public var source: ByteBuffer?
-    /// True if the topic is the own one of an app.
     public var isOfOwnTopic = true
 
-    /// Makes details in which nothing is known.
     public init() {}
 
     /// Parses the facts with the scanner: for a list of invalid tokens there are some per token, and a decoder would

@@ -7,7 +7,6 @@ import Redis
 public final class InvalidTokenSet {
     /// A token that is invalid for some topic, with its marks as they are stored.
     public struct Found: Sendable, Equatable {
-        /// A mark of a token.
         public struct Mark: Sendable, Equatable {
             /// The time since which the token is invalid, in milliseconds since 1970.
             public var at: Int64
@@ -20,14 +19,12 @@ public final class InvalidTokenSet {
                 (self.at, self.day, self.facts) = (at, day, facts)
             }
 
-            /// The known facts about it.
             public var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
         }
 
         /// Its index among the tokens that were looked up, from 0.
         public var place: Int
         public var token: ByteBuffer
-        /// The sets that it is in.
         public var sets: TokenSets
         /// The time of its device's last registration, in milliseconds since 1970; `nil` if unknown.
         public var registeredAt: Int64?
@@ -43,7 +40,6 @@ public final class InvalidTokenSet {
             )
         }
 
-        /// The known facts about its marks.
         public var details: [InvalidTokenDetails] { marks.map(\.details) }
 
         /// Returns the time since which it is invalid for a topic in an environment, in milliseconds since 1970; 0 if that is not known,
@@ -78,7 +74,6 @@ public final class InvalidTokenSet {
         public var environment: ByteBuffer?
         public var topic: ByteBuffer?
 
-        /// Makes a removal; see the properties for formats and units.
         public init(
             _ token: ByteBuffer, _ reason: Reason, registeredAt: Int64? = nil, environment: ByteBuffer? = nil,
             topic: ByteBuffer? = nil
@@ -233,7 +228,6 @@ public final class InvalidTokenSet {
         /// The time of the registration, in milliseconds since 1970.
         public var at: Int64
 
-        /// Makes a registration; see the properties for formats and units.
         public init(token: ByteBuffer, at: Int64) {
             self.token = token
             self.at = at

@@ -53,7 +53,6 @@ public final class ShardClients {
         client.afterFirstAttempt { attempt() }
     }
 
-    /// Sends a command to the server of a key.
     public func send(_ command: RedisCommand, for key: String, completion: @escaping RedisClient.Completion) {
         let client = client(key)
         client.afterFirstAttempt { client.send(command, completion: completion) }

@@ -87,19 +87,16 @@ public struct TokenShard: Sendable {
     /// The keys of the sets: those that other programs read, and then those of tokens that are invalid only for other topics.
     public var sets: [String] { keys(of: .all) }
 
-    /// Returns the keys of some of the sets.
     public func keys(of sets: TokenSets) -> [String] {
         TokenSets.named.filter { sets.contains($0.set) }.flatMap { _, suffix in
             isShard ? Self.digits.map { "\(tokens)\(suffix):\($0)" } : [tokens + suffix]
         }
     }
 
-    /// The keys of the hashes of registrations.
     public var registrationHashes: [String] {
         isShard ? Self.digits.map { "\(registrations):\($0)" } : [registrations]
     }
 
-    /// The keys of the hashes with details.
     public var detailHashes: [String] {
         Self.digits.flatMap { one in
             Self.digits.flatMap { two in Self.digits.map { "\(details):\(one)\(two)\($0)" } }

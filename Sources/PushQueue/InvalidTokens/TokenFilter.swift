@@ -17,7 +17,6 @@ public final class TokenFilter: Sendable {
     nonisolated(unsafe) private let words: UnsafeMutablePointer<Atomic<UInt64>>
     private let currentUntil = Atomic<UInt64>(0)
 
-    /// Makes an empty filter.
     public init(capacity: Int) {
         self.capacity = capacity
         let blocks = max(1, Self.size(capacity: capacity) / (Self.wordsPerBlock * 8))
@@ -129,7 +128,6 @@ public final class TokenFilterSlot: Sendable {
         }
     }
 
-    /// Replaces the filter.
     public func replace(with new: TokenFilter?) {
         filter.withLock { $0 = new }
         version.add(1, ordering: .acquiringAndReleasing)

@@ -42,7 +42,6 @@ public final class TokenFilterKeeper {
         var cursor = "0"
     }
 
-    /// The position in the stream.
     private struct Followed {
         /// The last entry that was read; `nil` if the stream had none.
         var last: String?
@@ -130,7 +129,6 @@ public final class TokenFilterKeeper {
         }
     }
 
-    /// Asks Redis with a command.
     private func ask(_ command: RedisCommand, for key: String, _ apply: @escaping (RESPReply) -> Void) {
         ask(
             { completion in

@@ -11,7 +11,6 @@ public struct QueueLimits: Sendable {
     public var maximumJobSize = 16 * 1024 * 1024
     /// The size of a claim in bytes: it ends with the job that reaches it.
     public var maximumClaimSize = 1024 * 1024
-    /// The maximum number of dead letters.
     public var maximumDeadLetters = 1_000_000
     /// The time for which dead letters are kept, in milliseconds.
     public var maximumDeadLetterAge = 90 * 86_400_000
@@ -30,17 +29,14 @@ public struct QueueLimits: Sendable {
     /// The argument of scripts that write results themselves: 0 if none are kept.
     public var resultsLimit: Int { results == .off ? 0 : maximumResults }
 
-    /// The defaults.
     public init() {}
 }
 
 /// The results that a queue keeps.
 public enum ResultsKept: String, CaseIterable, Sendable {
-    /// All results.
     case all
     /// The results of notifications that were not delivered.
     case failures
-    /// None.
     case off
 
     /// Returns what is missing among the results of some queues, as clauses.

@@ -56,7 +56,6 @@ public final class SharedRates {
 
     /// A job that asks for its turn.
     public struct Turn: Sendable, Equatable {
-        /// The number of its notifications.
         public var notifications: Int
         /// True for an urgent job, and for one that asks again after its wait.
         public var goesFirst: Bool

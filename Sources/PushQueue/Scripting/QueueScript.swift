@@ -30,7 +30,6 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
         digest = Self.digest(of: source)
     }
 
-    /// Returns the script with another clock.
     public func reading(_ clock: ClockSource) -> QueueScript {
         clock == .server ? self : QueueScript(description, text, clock: clock)
     }
@@ -42,10 +41,8 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
         return digest.hex
     }
 
-    /// Compares the names.
     public static func == (one: Self, other: Self) -> Bool { one.description == other.description }
 
-    /// Hashes the name.
     public func hash(into hasher: inout Hasher) { hasher.combine(description) }
 }
 

@@ -51,7 +51,6 @@ public struct ScriptReply {
         read { $0.number.flatMap(Value.init) } ?? empty
     }
 
-    /// Reads a text.
     public mutating func text() -> String { read(\.string) ?? "" }
 
     /// Reads a text; an empty one stands for a missing value.
@@ -60,7 +59,6 @@ public struct ScriptReply {
         return text.isEmpty ? nil : text
     }
 
-    /// Reads a string.
     public mutating func bytes() -> ByteBuffer { read(\.bytes) ?? ByteBuffer() }
 
     /// Reads all strings that are left.
@@ -79,7 +77,6 @@ public struct ScriptReply {
         return element?.bytes
     }
 
-    /// Reads an array.
     public mutating func children() -> RESPReply.Children {
         read { $0.kind == .array ? $0.children : nil } ?? elements
     }

@@ -83,7 +83,6 @@ extension QueueScript {
         command(.source, keys, then: moreKeys, expecting: count, bytes: bytes, arguments)
     }
 
-    /// How a command names the script.
     fileprivate enum Form {
         case digest, source
     }

@@ -40,14 +40,10 @@ extension QueueServer {
             }
         }
 
-        /// The kind of finding.
         public var kind: Kind
-        /// The problem and its place.
         public var message: String
-        /// The action that solves the problem.
         public var advice: String
 
-        /// Makes a finding from its parts.
         public init(_ kind: Kind, _ message: String, advice: String) {
             self.kind = kind
             self.message = message

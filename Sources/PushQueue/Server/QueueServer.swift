@@ -17,7 +17,6 @@ public struct QueueServer: Sendable, Equatable {
     /// if it is not.
     public var clusterSize: Int?
 
-    /// Makes a server from its parts.
     public init(
         address: String, isFailedOver: Bool = false, info: Result<ServerInfo, RedisServerError>,
         writeRefusal: RedisServerError? = nil

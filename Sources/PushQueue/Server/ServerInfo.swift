@@ -5,7 +5,6 @@ import PrintableText
 /// A field that the server does not report, or reports in an unreadable form, is `nil`. Texts are printable and at most
 /// 100 characters long.
 public struct ServerInfo: Sendable, Equatable {
-    /// The replication role.
     public enum Role: String, Sendable {
         /// Accepts writes.
         case master
@@ -24,15 +23,12 @@ public struct ServerInfo: Sendable, Equatable {
     public var memoryLimit: Int?
     /// The policy at the limit, `maxmemory-policy`, such as `noeviction` or `allkeys-lru`.
     public var evictionPolicy: String?
-    /// True if the server keeps an append-only file.
     public var keepsAppendOnlyFile: Bool?
-    /// The replication role.
     public var role: Role?
     /// The number of connected replicas.
     public var replicas: Int?
     /// The number of replicas within `min-replicas-max-lag`; `nil` if `min-replicas-to-write` is not set.
     public var replicasInStep: Int?
-    /// True for a node of a Cluster.
     public var isClusterNode = false
 
     /// Parses the text of a reply, which can have all sections of `INFO` or only some.
@@ -85,7 +81,6 @@ public struct ServerInfo: Sendable, Equatable {
     /// True if the server evicts keys at its memory limit.
     public var evicts: Bool { (memoryLimit ?? 0) > 0 && evictionPolicy != nil && evictionPolicy != "noeviction" }
 
-    /// True if it evicts only keys that have an expiry.
     public var evictsExpiringKeysOnly: Bool { evicts && evictionPolicy?.hasPrefix("volatile-") == true }
 
     /// The memory in use and its limit, such as `21.4 of 20.5 MiB`, or without a limit `21.4 MiB`; `nil` if unknown.

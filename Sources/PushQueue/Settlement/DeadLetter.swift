@@ -5,10 +5,8 @@ import PushJob
 public struct DeadLetter: Sendable, Equatable {
     /// The JSON object about it: `reason`, `at` (ms since 1970), `attempts`, `claim`, `size`, and other known facts.
     public var header: ByteBuffer
-    /// The producer's bytes.
     public var original: ByteBuffer
 
-    /// Makes a dead letter from its parts.
     public init(header: ByteBuffer, original: ByteBuffer) {
         self.header = header
         self.original = original

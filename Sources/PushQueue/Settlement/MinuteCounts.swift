@@ -21,7 +21,6 @@ public struct LatencyCounts: Sendable, Equatable {
         counts = Array(repeating: 0, count: Self.bounds.firstIndex(of: bound).map { $0 + 1 } ?? Self.maximumBuckets)
     }
 
-    /// Adds a value.
     public mutating func record(_ milliseconds: Int) {
         counts[min(Self.bucket(of: milliseconds), counts.count - 1)] &+= 1
     }
@@ -34,7 +33,6 @@ public struct LatencyCounts: Sendable, Equatable {
         return 2 * bit + (milliseconds >> (bit - 1)) & 1
     }
 
-    /// The number of values.
     public var count: Int { counts.reduce(0, +) }
 
     public var isEmpty: Bool { !counts.contains { $0 > 0 } }
@@ -87,7 +85,6 @@ public struct MinuteCounts: Sendable, Equatable {
     /// Counts unknown reasons, and reasons beyond the number that a minute holds.
     public static let otherReason = "other"
 
-    /// Notifications by outcome.
     public var outcomes = OutcomeCounts()
     /// Notifications that are tried again after a failure, by reason.
     public var retries: [String: Int] = [:]

@@ -7,7 +7,6 @@ public struct NotificationResult: Sendable {
     public var id: ByteBuffer?
     /// The device token or the channel; `nil` if the job was not parsed that far.
     public var token: ByteBuffer?
-    /// How it ended.
     public var outcome: Outcome
     /// The reason if it was not delivered: APNs' or one of the worker's own.
     public var reason: String?
@@ -17,22 +16,17 @@ public struct NotificationResult: Sendable {
     public var apnsID: String?
     /// The `apns-unique-id` of APNs' response.
     public var apnsUniqueID: String?
-    /// The name of the app that sent it.
     public var app: String?
     /// The number of attempts that were made.
     public var attempt: Int
-    /// The trace of its job.
     public var trace: TraceParent?
-    /// The campaign of its job.
     public var campaign: ByteBuffer?
-    /// The `fair` of its job.
     public var fair: ByteBuffer?
     /// The labels of its job: a valid JSON object in one line.
     public var labels: ByteBuffer?
     /// The id of the job, or the name of the campaign, that has replaced its job.
     public var replacedBy: ByteBuffer?
 
-    /// Makes a result whose other members are not known yet.
     public init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
         self.outcome = outcome
         self.reason = reason
@@ -85,16 +79,12 @@ public struct PackedResults: Sendable {
     /// The only result, which is not encoded yet.
     private(set) var only: NotificationResult?
     private var groups: [PackedGroup] = []
-    /// The number of results.
     public private(set) var count = 0
 
-    /// Makes an empty batch.
     public init() {}
 
-    /// True if there are no results.
     public var isEmpty: Bool { count == 0 }
 
-    /// Adds a result.
     public mutating func append(_ result: NotificationResult) {
         count += 1
         guard count > 1 else { return only = result }
@@ -108,7 +98,6 @@ public struct PackedResults: Sendable {
         groups.append(PackedGroup(result, ofJob: true))
     }
 
-    /// Adds other results.
     public mutating func append(_ others: PackedResults) {
         guard count > 0 else { return self = others }
         groups = allGroups + others.allGroups

@@ -17,7 +17,6 @@ public enum Outcome: String, CaseIterable, Sendable {
     /// An operator cancelled its campaign or its job.
     case cancelled
 
-    /// The index among all cases.
     public var index: Int {
         switch self {
         case .delivered: 0
@@ -53,7 +52,6 @@ public struct OutcomeCounts: Sendable, Equatable {
         set { if outcome == .delivered { delivered = newValue } else { others[outcome.index - 1] = newValue } }
     }
 
-    /// The sum over all outcomes.
     public var total: Int { others.reduce(delivered, +) }
 
     /// The outcomes that occurred, and how often.

@@ -8,7 +8,6 @@ import Redis
 public struct Settlement: Sendable {
     /// The time at which a job is due again.
     public enum Due: Sendable, Equatable {
-        /// After some milliseconds.
         case after(milliseconds: Int64)
         /// At a time in milliseconds since 1970.
         case at(milliseconds: Int64)
@@ -21,12 +20,10 @@ public struct Settlement: Sendable {
     private var group = SettlementGroup()
     /// The campaign of ``group``; `nil` for jobs without one.
     private var campaign: ByteBuffer?
-    /// The settlements of other campaigns.
     private var others: [ByteBuffer?: SettlementGroup] = [:]
     private var otherClaims: [ClaimID] = []
     /// The claims that replace others; see ``keep(_:as:head:original:)``.
     public private(set) var rests: [ClaimID] = []
-    /// The number of claims.
     public private(set) var count = 0
     /// The number of bytes of jobs that the script copies.
     public private(set) var copiedBytes = 0
@@ -42,7 +39,6 @@ public struct Settlement: Sendable {
     /// nothing counts twice. A settlement without claims always counts, and must not be written again.
     public var minute: MinuteCounts?
 
-    /// An empty batch.
     public init() {}
 
     /// The approximate size in memory, in bytes.
@@ -50,10 +46,8 @@ public struct Settlement: Sendable {
         others.values.reduce(group.size + count * 32 + (minute == nil ? 0 : 1024)) { $0 + $1.size }
     }
 
-    /// True if there is nothing to write.
     public var isEmpty: Bool { count == 0 }
 
-    /// The claims that are settled.
     public var claims: [ClaimID] {
         others.values.reduce(into: otherClaims + group.acknowledged.joined()) { $0 += $1.acknowledged.joined() }
     }
@@ -368,7 +362,6 @@ public struct Settlement: Sendable {
         command.append(campaign ?? ByteBuffer())
     }
 
-    /// The approximate number of arguments.
     var expectedArguments: Int {
         others.values.reduce(group.argumentCount + (minute == nil ? 16 : 96)) { $0 + $1.argumentCount }
     }

@@ -3,7 +3,6 @@ import Redis
 
 /// A campaign that its guard has paused.
 public struct StoppedCampaign: Sendable, Equatable {
-    /// The campaign's name.
     public var campaign: String
     /// The share that was above its limit, for people.
     public var reason: String
@@ -24,7 +23,6 @@ public struct GuardAudit {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// Adds the pause of a campaign by its guard.
     public func record(_ stopped: StoppedCampaign, completion: @escaping Completion<Void>) {
         scripts.run(
             .write, [key],

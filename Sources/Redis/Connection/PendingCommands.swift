@@ -42,7 +42,6 @@ struct PendingCommands {
         entries.lazy.filter { $0.deadline <= now }.min { $0.deadline < $1.deadline }
     }
 
-    /// The earliest deadline.
     var nextDeadline: NIODeadline? {
         entries.lazy.map(\.deadline).filter { $0 < .distantFuture }.min()
     }

@@ -50,7 +50,6 @@ final class RESPDecoder {
         peak = max(peak, reader.pointee.len)
     }
 
-    /// Returns the next complete reply.
     func next() throws(Violation) -> RESPReply? {
         let reader = try self.reader()
         var object: UnsafeMutableRawPointer?

@@ -4,7 +4,6 @@ import NIOCore
 ///
 /// Elements are never allocated: an `Element` is an index into the reply.
 public struct RESPReply: Sendable {
-    /// The kind of an element.
     public enum Kind: UInt8, Sendable {
         /// A string of bytes.
         case string
@@ -32,23 +31,19 @@ public struct RESPReply: Sendable {
     let nodes: [Node]
     let arena: ByteBuffer
 
-    /// The reply itself.
     public var root: Element { Element(reply: self, index: 0) }
 
     /// The error, if the whole reply is one.
     public var error: RedisServerError? { root.error }
 
-    /// One element of a reply.
     public struct Element: Sendable {
         fileprivate let reply: RESPReply
         fileprivate let index: Int
 
         private var node: Node { reply.nodes[index] }
 
-        /// The kind of the element.
         public var kind: Kind { node.kind }
 
-        /// True if there is no value.
         public var isNull: Bool { node.kind == .null }
 
         /// The number, if this is an integer.
@@ -69,7 +64,6 @@ public struct RESPReply: Sendable {
             return reply.arena.getString(at: node.value, length: Int(node.length))
         }
 
-        /// The error, if this is an error element.
         public var error: RedisServerError? {
             guard node.kind == .error, let text = string else { return nil }
             return RedisServerError(text: text)
@@ -94,7 +88,6 @@ public struct RESPReply: Sendable {
         public var children: Children { Children(reply: reply, index: index + 1, left: count) }
     }
 
-    /// The children of an element, in order.
     public struct Children: Sequence, IteratorProtocol, Sendable {
         fileprivate let reply: RESPReply
         fileprivate var index: Int
@@ -103,7 +96,6 @@ public struct RESPReply: Sendable {
         /// The number of children that are left.
         public var underestimatedCount: Int { left }
 
-        /// The next child.
         public mutating func next() -> Element? {
             guard left > 0 else { return nil }
             left -= 1

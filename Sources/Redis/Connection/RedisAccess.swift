@@ -10,11 +10,8 @@ public struct RedisAccess: Sendable, Equatable {
     public var password: String?
     /// A file with the password, read again for each connection.
     public var passwordFile: String?
-    /// The number of the database.
     public var database = 0
-    /// True if connections use TLS.
     public var usesTLS = false
-    /// True for the access to Sentinels.
     var isOfSentinels = false
 
     /// The settings from which the user and the password come, in words.

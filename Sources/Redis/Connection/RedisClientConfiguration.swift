@@ -27,6 +27,5 @@ public struct RedisClientConfiguration: Sendable {
     /// TLS for `rediss` URLs; other URLs ignore it. `nil` verifies servers with the system's authorities.
     public var tls: Renewable<TLSContext>?
 
-    /// Creates a configuration with default values.
     public init() {}
 }

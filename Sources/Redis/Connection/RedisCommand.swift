@@ -35,7 +35,6 @@ public struct RedisCommand: Sendable {
     /// The number of arguments, including the command's name.
     public var count: Int { lengths.count }
 
-    /// The bytes of all arguments.
     public var byteCount: Int { arguments.readableBytes }
 
     /// Adds a text as UTF-8.
@@ -53,12 +52,10 @@ public struct RedisCommand: Sendable {
         lengths.append(arguments.writeImmutableBuffer(argument))
     }
 
-    /// Adds bytes.
     public mutating func append(_ argument: UnsafeRawBufferPointer) {
         lengths.append(arguments.writeBytes(argument))
     }
 
-    /// Adds bytes.
     public mutating func append(_ argument: some Sequence<UInt8>) {
         lengths.append(arguments.writeBytes(argument))
     }
@@ -119,7 +116,6 @@ public struct RedisCommand: Sendable {
 }
 
 extension ByteBuffer {
-    /// The maximum number of digits of an `Int`.
     private static let maximumDigits = 19
 
     /// Writes a decimal number without creating a `String`.

@@ -5,7 +5,6 @@ import TLS
 ///
 /// Its descriptions, reflections included, never show the password.
 public struct RedisEndpoint: Sendable, Equatable {
-    /// The location of the server.
     public var location: RedisLocation
     /// The login, the database and the use of TLS.
     public var access: RedisAccess

@@ -2,14 +2,12 @@ import NIOCore
 import NIOPosix
 import Sockets
 
-/// An error reply of the server.
 public struct RedisServerError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The first word if it is in capitals (`ERR`, `NOSCRIPT`, `READONLY`, `MOVED`); empty otherwise.
     public let prefix: String
     /// The whole text of the error, including the prefix.
     public let message: String
 
-    /// Parses the text of an error.
     public init(text: String) {
         // Redis repeats the arguments of unknown commands, and those are payloads or a password.
         let end = text.firstRange(of: ", with args beginning with:")?.lowerBound ?? text.endIndex
@@ -18,7 +16,6 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
         prefix = word.utf8.allSatisfy { (0x41...0x5a).contains($0) || $0 == UInt8(ascii: "_") } ? String(word) : ""
     }
 
-    /// The text of the error.
     public var description: String { message }
 
     /// What an operator can do about its cause; `nil` if nothing is known. Ends the sentence "…: ".
@@ -76,7 +73,6 @@ public enum RedisError: RedisFailure, Sendable, Equatable {
     case connectionLost(address: String, sent: Bool, reason: String)
     /// No answer arrived in time; the connection was closed, and the command may have been executed.
     case timeout(address: String, after: TimeAmount)
-    /// Redis answered with an error.
     case server(RedisServerError)
     /// The peer does not follow the Redis protocol; the command may have been executed.
     case protocolViolation(address: String, reason: String)

@@ -2,7 +2,6 @@
 ///
 /// The messages never repeat a part of the URL: any part may belong to a password that is not percent-encoded.
 public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The scheme is unknown.
     case scheme
     /// There is no host, or it has invalid characters.
     case host

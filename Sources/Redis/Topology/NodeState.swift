@@ -30,7 +30,6 @@ struct NodeState<Connection, Waiter> {
         useCount = 1
     }
 
-    /// The connection, if it is open.
     var connection: Connection? {
         if case .open(let connection, _) = state { connection } else { nil }
     }

@@ -9,7 +9,6 @@ import Sockets
 public final class RedisClients: LoopBound, @unchecked Sendable {
     /// The servers, or the Sentinels or nodes that know them.
     public let topology: RedisTopology
-    /// The event loop of the clients.
     public let eventLoop: any EventLoop
     /// Called on the event loop at each change of a client's state. Set it before the first client is requested.
     public var onStateChange: ((RedisClient, RedisClient.State) -> Void)?
@@ -19,7 +18,6 @@ public final class RedisClients: LoopBound, @unchecked Sendable {
     private let nodes: NodeConnections?
     private var clients: [Int: RedisClient] = [:]
 
-    /// Creates an empty set of clients.
     public init(
         topology: RedisTopology, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger

@@ -17,9 +17,7 @@ public enum RedisTopology: Sendable, Equatable {
         public var sentinels: [RedisLocation]
         /// The master's name, as configured in the Sentinels.
         public var master: String
-        /// The access to the master.
         public var access: RedisAccess
-        /// The access to the Sentinels.
         public var sentinelAccess: RedisAccess
 
         init(

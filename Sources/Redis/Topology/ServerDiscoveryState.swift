@@ -9,7 +9,6 @@ struct ServerDiscoveryState {
     enum Step: Equatable {
         /// Ask this seed for the server.
         case ask(RedisLocation)
-        /// Connect to this server.
         case connect(RedisLocation)
         /// No seed named a server that accepted the login; begin again later.
         case failed(RedisError)
@@ -19,11 +18,9 @@ struct ServerDiscoveryState {
     struct Answer: Equatable {
         /// The server, if it knows one.
         var server: RedisLocation?
-        /// Other seeds.
         var seeds: [RedisLocation]
         /// The names that the deployment's servers gave themselves, which no other deployment has; empty if unknown.
         var identity: Set<String> = []
-        /// The reason why there is no server.
         var reason = "it knows no server"
     }
 
@@ -57,7 +54,6 @@ struct ServerDiscoveryState {
     private var tried: Set<RedisLocation> = []
     private var failures: [RedisError] = []
 
-    /// Creates a search for a single server.
     init(server: RedisLocation) {
         fixed = server
         configuredSeeds = []
@@ -65,7 +61,6 @@ struct ServerDiscoveryState {
         name = server.address
     }
 
-    /// Creates a search that asks seeds for the server.
     init(seeds: [RedisLocation], name: String) {
         fixed = nil
         configuredSeeds = seeds
@@ -73,7 +68,6 @@ struct ServerDiscoveryState {
         self.name = name
     }
 
-    /// Begins a search.
     mutating func begin() -> Step {
         hint = announced ?? hint
         announced = nil
