@@ -39,7 +39,7 @@ public struct JobCommands: Sendable, Equatable {
     /// The command about the jobs of one target.
     public struct Command: Sendable, Equatable {
         /// The state of the jobs, from the mildest to the strictest.
-        public enum State: String, Sendable {
+        public enum State: String, Sendable, CaseIterable {
             /// They are sent.
             case running
             /// They are deferred.
@@ -47,13 +47,7 @@ public struct JobCommands: Sendable, Equatable {
             /// They are dropped.
             case cancelled
 
-            fileprivate var strictness: Int {
-                switch self {
-                case .running: 0
-                case .paused: 1
-                case .cancelled: 2
-                }
-            }
+            fileprivate var strictness: Int { Self.allCases.firstIndex(of: self) ?? 0 }
         }
 
         public var state = State.running
