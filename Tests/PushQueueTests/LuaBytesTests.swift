@@ -1,9 +1,10 @@
 import NIOCore
 import Operations
 import PushJob
-import PushQueue
 import QueueTestSupport
 import Testing
+
+@testable import PushQueue
 
 /// A bound of bytes for each call: its cost for Redis is some ms per MB that passes through Lua.
 @Suite("The bytes that pass through Lua", .queue)
@@ -159,11 +160,7 @@ struct LuaBytesTests {
         }
         let keys = queue.keys
         _ = try meter.run(
-            .gauges,
-            [
-                keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges,
-                keys.jobCommands, keys.sorted, keys.failed,
-            ], [keys.claimed(""), "65536", "LEFT", "0"], queue)
+            .gauges, QueueGauges.keyNames(keys), [keys.claimed(""), "65536", "LEFT", "0"], queue)
         try check(meter, largest: mix.sizes.max() ?? 0, copies: 1)
     }
 

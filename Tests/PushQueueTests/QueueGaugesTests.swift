@@ -1,55 +1,19 @@
-import Logging
-import NIOCore
-import NIOPosix
+import QueueTestSupport
 import Redis
 import TestSupport
 import Testing
 
 @testable import PushQueue
 
-@Suite("A queue's gauges")
+@Suite("A queue's gauges", .queue)
 struct QueueGaugesTests {
-    private let server: RedisServer
-    private let redis: RedisTestConnection
-    private let keys: QueueKeys
+    private let queue = QueueScope.queue
+    private var redis: RedisTestConnection { queue.redis }
+    private var keys: QueueKeys { queue.keys }
 
-    init() throws {
-        server = try RedisServer()
-        redis = try server.connect()
-        keys = try QueueKeys(prefix: "push", queue: "gauges")
-    }
+    private func read() async throws -> QueueGauges { try await queue.worker("w").gauges() }
 
-    private func read(_ other: QueueKeys? = nil) async throws -> QueueGauges {
-        let keys = other ?? self.keys
-        return try await withClient { client in
-            try await withCheckedThrowingContinuation { continuation in
-                client.eventLoop.execute {
-                    QueueConnection(client: client, keys: keys, worker: "w", limits: QueueLimits()).gauges {
-                        continuation.resume(with: $0)
-                    }
-                }
-            }
-        }
-    }
-
-    private func count() async throws -> QueueGauges { try await withClient { try await QueueGauges.read($0, keys) } }
-
-    private func withClient(_ body: (RedisClient) async throws -> QueueGauges) async throws -> QueueGauges {
-        let client = RedisClient(
-            topology: try RedisTopology(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            logger: Logger(label: "gauges", factory: { _ in SwiftLogNoOpLogHandler() }))
-        client.start()
-        do {
-            try await client.waitUntilReady(timeout: .minutes(3))
-            let gauges = try await body(client)
-            try await client.close().get()
-            return gauges
-        } catch {
-            // The error is thrown below.
-            _ = try? await client.close().get()
-            throw error
-        }
-    }
+    private func count() async throws -> QueueGauges { try await QueueGauges.read(queue.client, keys) }
 
     @Test("counts all states at once, and has the head and the first retry")
     func counts() async throws {
@@ -117,12 +81,14 @@ struct QueueGaugesTests {
 
     @Test("the head of Sidekiq's list is at its right end, and the job in it is read as Sidekiq writes it")
     func sidekiq() async throws {
-        let sidekiq = try QueueKeys(list: "queue:push", head: .right)
+        let sidekiq = try QueueKeys(
+            prefix: "sidekiq-\(UInt64.random(in: 0...UInt64.max))", list: keys.jobs + ":sidekiq", head: .right)
         for time in [1_700_000_000, 1_700_000_009] {
             let job = #"{"class":"A","args":[{"token":"ab","payload":{}}],"enqueued_at":\#(time)}"#
             try redis.run("LPUSH", sidekiq.jobs, job)
         }
-        let gauges = try await read(sidekiq)
+        let worker = TestWorker("w", client: queue.client, keys: sidekiq, limits: QueueLimits())
+        let gauges = try await worker.gauges()
         #expect(gauges.headEnqueuedAt(as: .sidekiq(classes: [])) == 1_700_000_000_000)
     }
 

@@ -228,6 +228,8 @@ package struct TestWorker: LoopBound {
         try await call { $0.reserve(reservations, completion: $1) }
     }
 
+    package func gauges() async throws -> QueueGauges { try await call { $0.gauges(completion: $1) } }
+
     package func stop(_ stopped: StoppedCampaign) async throws -> Bool {
         try await call { $0.stop(stopped, completion: $1) }
     }
