@@ -65,9 +65,13 @@ extension AppPauses {
         _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys
     ) async throws -> [String: PauseRecord] {
         guard !apps.isEmpty else { return [:] }
-        let apps = Array(apps)
-        let pauses = pauses(try await client.call(query(apps, keys)), of: apps)
-        return Dictionary(uniqueKeysWithValues: zip(apps, pauses).compactMap { app, pause in pause.map { (app, $0) } })
+        var command = RedisCommand("MGET", expecting: apps.count, bytes: apps.count * 64)
+        for app in apps { command.append(keys.appPaused(app)) }
+        let values = try await client.call(command).root.children
+        return Dictionary(
+            uniqueKeysWithValues: zip(apps, values).compactMap { app, value in
+                value.bytes.map { (app, PauseRecord($0)) }
+            })
     }
 
     /// Reads the pause of an app; `nil` if it is not paused.

@@ -65,8 +65,9 @@ package enum JobPush {
         let jobs = first ? jobs.reversed() : jobs
         guard newest.isEmpty else {
             let call = Call(jobs, newest, push, keys, nil, nil)
-            return QueueScript.enqueueJobs.evaluation(
-                call.keys, then: call.moreKeys, expecting: call.count, bytes: call.bytes, arguments: call.append)
+            return QueueScript.enqueueJobs.command(
+                bySource: true, call.keys, then: call.moreKeys, expecting: call.count, bytes: call.bytes,
+                arguments: call.append)
         }
         var command = RedisCommand(push, expecting: jobs.count + 1, bytes: jobs.reduce(100) { $0 + $1.readableBytes })
         command.append(keys.jobs)

@@ -45,15 +45,4 @@ public final class AppPauses {
                 })
         }
     }
-
-    public static func query(_ apps: [String], _ keys: SharedKeys) -> RedisCommand {
-        var command = RedisCommand("MGET", expecting: apps.count, bytes: apps.count * 64)
-        for app in apps { command.append(keys.appPaused(app)) }
-        return command
-    }
-
-    public static func pauses(_ reply: RESPReply, of apps: [String]) -> [PauseRecord?] {
-        var elements = reply.root.children
-        return apps.map { _ in elements.next()?.bytes.map { PauseRecord($0) } }
-    }
 }

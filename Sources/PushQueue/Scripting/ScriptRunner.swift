@@ -37,16 +37,17 @@ final class ScriptRunner {
                     Result { () throws(QueueFailure) in try ScriptReply.read(reply, of: script.description, read) }
                 })
         }
-        func command(_ form: QueueScript.Form) -> RedisCommand {
-            script.command(form, keyNames, then: moreKeys, expecting: count, bytes: count * 8, arguments)
+        func command(bySource: Bool) -> RedisCommand {
+            script.command(
+                bySource: bySource, keyNames, then: moreKeys, expecting: count, bytes: count * 8, arguments: arguments)
         }
         if isFirst {
             sent[script] = script
-            return client.send(command(.source), completion: complete)
+            return client.send(command(bySource: true), completion: complete)
         }
-        client.send(command(.digest)) { [client] result in
+        client.send(command(bySource: false)) { [client] result in
             if case .failure(let error) = result, error.isUnknownScript {
-                return client.send(command(.source), completion: complete)
+                return client.send(command(bySource: true), completion: complete)
             }
             complete(result)
         }
@@ -64,41 +65,30 @@ extension QueueScript {
         bytes: Int = 1024,
         arguments: (inout RedisCommand) -> Void, reading read: (inout ScriptReply) -> Value
     ) async throws -> Value {
+        func call(bySource: Bool) async throws -> RESPReply {
+            try await client.call(
+                command(
+                    bySource: bySource, keys, then: moreKeys, expecting: count, bytes: bytes, arguments: arguments))
+        }
         let reply: RESPReply
         do {
-            reply = try await client.call(
-                command(.digest, keys, then: moreKeys, expecting: count, bytes: bytes, arguments))
+            reply = try await call(bySource: false)
         } catch let error as RedisError where error.isUnknownScript {
-            reply = try await client.call(
-                command(.source, keys, then: moreKeys, expecting: count, bytes: bytes, arguments))
+            reply = try await call(bySource: true)
         }
         return try ScriptReply.read(reply, of: description, read)
     }
 
-    /// Returns the command that runs the script by its source, which any server executes.
-    public func evaluation(
-        _ keys: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int, bytes: Int,
+    /// Returns the command that runs the script by its digest or, on any server, by its source.
+    public func command(
+        bySource: Bool, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int, bytes: Int,
         arguments: (inout RedisCommand) -> Void
-    ) -> RedisCommand {
-        command(.source, keys, then: moreKeys, expecting: count, bytes: bytes, arguments)
-    }
-
-    fileprivate enum Form {
-        case digest, source
-    }
-
-    fileprivate func command(
-        _ form: Form, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int, bytes: Int,
-        _ arguments: (inout RedisCommand) -> Void
     ) -> RedisCommand {
         let keyCount = keyNames.count + moreKeys.count
         var command = RedisCommand(
-            form == .digest ? "EVALSHA" : "EVAL", expecting: count + keyCount + 2,
-            bytes: 512 + bytes + (form == .digest ? 0 : source.count))
-        switch form {
-        case .digest: command.append(digest)
-        case .source: command.append(source)
-        }
+            bySource ? "EVAL" : "EVALSHA", expecting: count + keyCount + 2,
+            bytes: 512 + bytes + (bySource ? source.count : 0))
+        if bySource { command.append(source) } else { command.append(digest) }
         command.append(keyCount)
         for key in keyNames { command.append(key) }
         for key in moreKeys { command.append(key) }
