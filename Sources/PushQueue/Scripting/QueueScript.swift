@@ -107,6 +107,7 @@ enum ScriptParts {
         "readings": PackageResources.readings_lua,
         "results": PackageResources.results_lua,
         "shares": PackageResources.shares_lua,
+        "unread": PackageResources.unread_lua,
         "values": PackageResources.values_lua,
         "wrapper": PackageResources.wrapper_lua,
     ]

@@ -398,9 +398,9 @@ reply[10] = others
 -- Ends jobs that are too large, or defers them. Few claims have one.
 --   bodies  the jobs by their number among those that were taken
 local function end_too_large(bodies)
-    -- Needs: counters minutes wrapper dead-letters results campaigns members
-    -- The steps that are left to find members of these jobs; their notifications, in all and by campaign.
-    local steps, buried, deferred, by_campaign = 5000, 0, 0, {}
+    -- Needs: counters minutes wrapper members unread
+    -- The steps that are left to find members of these jobs; the notifications of those that are deferred.
+    local steps, letters, deferred = 5000, {}, 0
     for i, body in pairs(bodies) do
         local _, original, wrapped = unwrap(body)
         local campaign, notifications
@@ -415,14 +415,8 @@ local function end_too_large(bodies)
             known_due = {}
             deferred = deferred + notifications
         else
-            local detail = string.format('the job has %d bytes, more than max_job_bytes (%d)', #body, max_job_bytes)
-            bury(dead, dead_bytes, now, claim, 'JobTooLarge',
-                ',"attempts":0,"detail":"' .. detail .. '"' .. carried(wrapped), original)
-            add_dead_results(results, tonumber(max_results), wrapped, 'JobTooLarge')
-            buried = buried + notifications
-            if campaign then
-                by_campaign[campaign] = (by_campaign[campaign] or 0) + notifications
-            end
+            local details = string.format('"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job_bytes)
+            letters[#letters + 1] = { claim, 'JobTooLarge', details, wrapped, original, campaign, notifications }
         end
     end
     if deferred > 0 then
@@ -430,19 +424,12 @@ local function end_too_large(bodies)
         count(stats, now, 'deferred:JobTooLarge', deferred)
         add_to_minute(minutes, now, { 'deferred:JobTooLarge', deferred })
     end
-    if buried > 0 then
-        -- A guard applies with the next settlement.
-        for name, n in pairs(by_campaign) do
-            add_to_campaign(campaigns, campaign_prefix, now, name, { dead = n, ['dead:JobTooLarge'] = n }, results, max_results)
-        end
-        -- The entry about a campaign that has finished is kept whatever the setting.
-        write_results(results, tonumber(max_results) == 0 and UNLIMITED_RESULTS or max_results)
-        count(stats, now, 'dead', buried)
-        count(stats, now, 'dead:JobTooLarge', buried)
-        add_to_minute(minutes, now, { 'dead', buried })
-        reply[5] = trim_dead(dead, dead_bytes, stats, now,
-            { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
-    end
+    reply[5] = bury_unread({
+        dead = dead, dead_bytes = dead_bytes, stats = stats, minutes = minutes, campaigns = campaigns,
+        campaign_prefix = campaign_prefix, results = results,
+    }, now, letters, {
+        results = max_results, count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes),
+    })
 end
 
 -- Formatting a number is expensive, so only every tenth is formatted.

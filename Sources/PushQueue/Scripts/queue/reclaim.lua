@@ -30,7 +30,7 @@
 -- Each call gives back only some of the claims, so that it is short regardless of their number and size; the last one
 -- removes the lane. Each claim is pushed and removed in the same call: run twice, the second run finds what the first
 -- left.
--- Needs: time base counters minutes wrapper dead-letters results campaigns claims
+-- Needs: time base counters wrapper claims
 
 local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, minutes, campaigns, campaign_prefix, failed =
     unpack(KEYS)
@@ -58,27 +58,30 @@ if wrong then
     return wrong
 end
 
--- Returns a dead letter of a claim: its parts, and the campaign and the notifications of its job, which are searched for
--- and not decoded: that may be what ended the lanes. `members` are those of the job's wrapper.
+local fields, all = fields_to_give_back(claimed, 0)
+local bodies, letters = {}, {}
+
+-- Adds a dead letter of a claim. The campaign and the notifications of its job are searched for, and not decoded: that may be what
+-- ended the lanes. `members` are those of the job's wrapper.
 local steps = 5000
-local function letter(field, reason, detail, members, original)
+local function add_letter(claim, reason, detail, members, original)
     -- Needs: members
     local campaign, notifications
     campaign, notifications, steps = job_facts(original, members, steps)
-    return { field, reason, detail, members, original, { campaign, notifications } }
+    local details = string.format('"reserved":true,"detail":"%s"', detail)
+    letters[#letters + 1] = { lane .. ':' .. claim, reason, details, members, original, campaign, notifications }
 end
 
-local fields, all = fields_to_give_back(claimed, 0)
-local bodies, letters = {}, {}
 for _, field in ipairs(fields) do
     local body = redis.call('HGET', claimed, field)
     local head, original, members = unwrap(body)
     local reclaims = (members.reclaims or 0) + 1
     if not claim_number(field) then
-        letters[#letters + 1] = letter(field, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body)
+        -- An unreadable field can be any bytes.
+        add_letter(now .. '.' .. #letters + 1, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body)
     elseif reclaims > tonumber(max_reclaims) then
-        letters[#letters + 1] = letter(field, 'Poison',
-            string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members, original)
+        add_letter(field, 'Poison', string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members,
+            original)
     else
         -- The head after its mark, from the comma on, without its old counter.
         local rest = head and string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1) or ',"job":'
@@ -88,44 +91,22 @@ for _, field in ipairs(fields) do
     end
 end
 
+-- Most lanes leave no such jobs, and each definition takes time.
+local function bury_letters()
+    -- Needs: unread
+    return bury_unread({
+        dead = dead, dead_bytes = dead_bytes, stats = stats, minutes = minutes, campaigns = campaigns,
+        campaign_prefix = campaign_prefix, results = results,
+    }, now, letters, {
+        results = max_results, count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes),
+    })
+end
+
 give_back(jobs, head_end, failed, now, bodies)
-local notifications, evicted, by_reason, by_campaign = 0, 0, {}, {}
-for index, one in ipairs(letters) do
-    local field, reason, detail, members, original = unpack(one)
-    local text = carried(members)
-    local campaign, number = unpack(one[6], 1, 2)
-    -- An unreadable field can be any bytes.
-    local claim = claim_number(field) and lane .. ':' .. field or lane .. ':' .. now .. '.' .. index
-    bury(dead, dead_bytes, now, claim, reason,
-        string.format(',"attempts":0,"reserved":true,"detail":"%s"', detail) .. text, original)
-    add_dead_results(results, tonumber(max_results), members, reason)
-    notifications = notifications + number
-    by_reason[reason] = (by_reason[reason] or 0) + number
-    if campaign then
-        local counts = by_campaign[campaign] or {}
-        counts.dead = (counts.dead or 0) + number
-        counts['dead:' .. reason] = (counts['dead:' .. reason] or 0) + number
-        by_campaign[campaign] = counts
-    end
-end
--- A guard applies with the next settlement.
-for name, counts in pairs(by_campaign) do
-    add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results)
-end
--- The entry about a campaign that has finished is kept whatever the setting.
-write_results(results, tonumber(max_results) == 0 and UNLIMITED_RESULTS or max_results)
+local evicted = #letters > 0 and bury_letters() or 0
 call_in_chunks('HDEL', claimed, fields)
 if #fields == all then
     end_lease(workers, worker_info, lane)
 end
 count(stats, now, 'reclaimed', #bodies)
-if #letters > 0 then
-    count(stats, now, 'dead', notifications)
-    add_to_minute(minutes, now, { 'dead', notifications })
-    for reason, number in pairs(by_reason) do
-        count(stats, now, 'dead:' .. reason, number)
-    end
-    evicted = trim_dead(dead, dead_bytes, stats, now,
-        { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
-end
 return { #bodies, #letters, evicted, all - #fields }

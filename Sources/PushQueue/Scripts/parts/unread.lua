@@ -1,0 +1,38 @@
+-- The ends of jobs that no worker reads: those that are too large, poison, or claims whose field can't be read.
+-- Needs: counters minutes wrapper dead-letters results campaigns
+
+-- Makes such jobs dead letters, with their results, and counts them. A guard applies with the next settlement. Returns the number of
+-- dead letters that were evicted.
+--   keys     dead, dead_bytes, stats, minutes, campaigns, campaign_prefix, results
+--   limits   of the results that are kept (0 for none), and of dead letters, see trim_dead
+--   letters  { claim, reason, details, members of the wrapper, original, campaign or nil, notifications }; `details` are JSON members
+local function bury_unread(keys, now, letters, limits)
+    if #letters == 0 then
+        return 0
+    end
+    local all, by_reason, by_campaign = 0, {}, {}
+    for _, letter in ipairs(letters) do
+        local claim, reason, details, members, original, campaign, number = unpack(letter, 1, 7)
+        bury(keys.dead, keys.dead_bytes, now, claim, reason, ',"attempts":0,' .. details .. (carried(members)), original)
+        add_dead_results(keys.results, tonumber(limits.results), members, reason)
+        all = all + number
+        by_reason[reason] = (by_reason[reason] or 0) + number
+        if campaign then
+            local counts = by_campaign[campaign] or {}
+            counts.dead = (counts.dead or 0) + number
+            counts['dead:' .. reason] = (counts['dead:' .. reason] or 0) + number
+            by_campaign[campaign] = counts
+        end
+    end
+    for name, counts in pairs(by_campaign) do
+        add_to_campaign(keys.campaigns, keys.campaign_prefix, now, name, counts, keys.results, limits.results)
+    end
+    -- The entry about a campaign that has finished is kept whatever the setting.
+    write_results(keys.results, tonumber(limits.results) == 0 and UNLIMITED_RESULTS or limits.results)
+    count(keys.stats, now, 'dead', all)
+    for reason, number in pairs(by_reason) do
+        count(keys.stats, now, 'dead:' .. reason, number)
+    end
+    add_to_minute(keys.minutes, now, { 'dead', all })
+    return trim_dead(keys.dead, keys.dead_bytes, keys.stats, now, limits)
+end
