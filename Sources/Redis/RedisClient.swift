@@ -96,7 +96,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
         self.eventLoop = eventLoop
         self.configuration = configuration
         self.random = random
-        let log = RedisClientLog(logger, topology: topology)
+        let log = RedisClientLog(logger: logger, topology: topology)
         attempts = ConnectAttempts(
             address: topology.address, on: eventLoop, backoff: configuration.backoff, log: log, random: random)
         ownsNodes = nodes == nil

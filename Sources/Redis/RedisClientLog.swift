@@ -1,13 +1,8 @@
 import Logging
 
 struct RedisClientLog {
-    private let logger: Logger
-    private let topology: RedisTopology
-
-    init(_ logger: Logger, topology: RedisTopology) {
-        self.logger = logger
-        self.topology = topology
-    }
+    let logger: Logger
+    let topology: RedisTopology
 
     /// Logs a new connection.
     /// - Parameter recovery: the reported outage that this connection ends, if any.

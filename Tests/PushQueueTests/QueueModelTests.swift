@@ -35,10 +35,9 @@ private struct Model {
         var lastBatch: Settlement?
     }
 
-    private static let limits: QueueLimits = {
-        let limits = QueueLimits { ($0.maximumReclaims, $0.maximumJobSize, $0.maximumClaimSize) = (4, 400, 900) }
-        return limits
-    }()
+    private static let limits = QueueLimits {
+        ($0.maximumReclaims, $0.maximumJobSize, $0.maximumClaimSize) = (4, 400, 900)
+    }
 
     private let queue: TestQueue
     /// True if the queue sorts its jobs.

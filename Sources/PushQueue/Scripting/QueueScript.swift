@@ -19,11 +19,7 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     /// The script's own file.
     public let text: [UInt8]
 
-    public init(_ name: String, _ text: [UInt8]) {
-        self.init(name, text, clock: .server)
-    }
-
-    private init(_ name: String, _ text: [UInt8], clock: ClockSource) {
+    public init(_ name: String, _ text: [UInt8], clock: ClockSource = .server) {
         description = name
         self.text = text
         source = ScriptParts.inserted(into: text, clock: clock)
