@@ -173,3 +173,107 @@ extension EventLoop {
         if inEventLoop { body() } else { execute(body) }
     }
 }
+
+/// The commands of one connection that have not been answered, in the order of their answers.
+struct PendingCommands {
+    struct Entry {
+        /// The time limit of the command; `nil` for none.
+        let timeout: TimeAmount?
+        let deadline: NIODeadline
+        let completion: RedisClient.Completion
+    }
+
+    private var entries = CircularBuffer<Entry>()
+    /// The number of entries at the end of `entries` that are encoded but not yet written.
+    private var unsent = 0
+
+    var count: Int { entries.count }
+
+    /// - Returns: the deadline of the answer.
+    mutating func append(
+        timeout: TimeAmount?, now: NIODeadline, completion: @escaping RedisClient.Completion
+    ) -> NIODeadline {
+        let deadline = timeout.map { now + $0 } ?? .distantFuture
+        entries.append(Entry(timeout: timeout, deadline: deadline, completion: completion))
+        unsent += 1
+        return deadline
+    }
+
+    /// Records that all commands appended so far have been written to the socket.
+    mutating func markSent() {
+        unsent = 0
+    }
+
+    /// Removes and returns the command that the answer just read belongs to; `nil` if no sent command waits for an
+    /// answer.
+    mutating func answered() -> Entry? {
+        guard entries.count > unsent else { return nil }
+        return entries.popFirst()
+    }
+
+    /// Returns the command that is the longest overdue, if any.
+    func overdue(at now: NIODeadline) -> Entry? {
+        entries.lazy.filter { $0.deadline <= now }.min { $0.deadline < $1.deadline }
+    }
+
+    var nextDeadline: NIODeadline? {
+        entries.lazy.map(\.deadline).filter { $0 < .distantFuture }.min()
+    }
+
+    /// Removes all commands, oldest first.
+    mutating func removeAll() -> [(entry: Entry, sent: Bool)] {
+        let sent = entries.count - unsent
+        defer {
+            entries.removeAll()
+            unsent = 0
+        }
+        return entries.enumerated().map { (entry: $0.element, sent: $0.offset < sent) }
+    }
+}
+
+/// Decodes the bytes of a channel into replies for a connection.
+final class RedisChannelHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// Set to `nil` when the channel ends, to break a reference cycle: the connection keeps the channel, and the
+    /// channel this handler.
+    private(set) var connection: RedisConnection?
+    private let decoder = RESPDecoder()
+
+    init(connection: RedisConnection) {
+        self.connection = connection
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard let connection else { return }
+        unwrapInboundIn(data).withUnsafeReadableBytes { bytes in
+            do throws(RESPDecoder.Violation) {
+                var rest = bytes[...]
+                while !rest.isEmpty && connection.isOpen {
+                    try decoder.feed(UnsafeRawBufferPointer(rebasing: rest.prefix(RESPDecoder.portion)))
+                    rest = rest.dropFirst(RESPDecoder.portion)
+                    // A completion may close the connection; the remaining replies then have no receiver.
+                    while connection.isOpen, let reply = try decoder.next() {
+                        connection.receive(reply)
+                    }
+                }
+            } catch {
+                connection.violated(error.reason)
+            }
+        }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        connection?.lost("the server closed the connection")
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        connection?.lost(RedisError.reason(of: error))
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        connection = nil
+    }
+}
