@@ -27,9 +27,8 @@ public final class RedisClients: LoopBound, @unchecked Sendable {
         self.configuration = configuration
         self.logger = logger
         nodes =
-            if case .cluster = topology {
-                NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration)
-            } else { nil }
+            topology.isCluster
+            ? NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration) : nil
     }
 
     /// Returns the client for a key. A new client starts to connect. Only on the event loop.
@@ -43,7 +42,7 @@ public final class RedisClients: LoopBound, @unchecked Sendable {
 
     /// Returns the client for a key, which connects with ``start()``. Only on the event loop, or before any other call.
     public func prepareClient(for key: String) -> RedisClient {
-        let slot = if case .cluster = topology { RedisHashSlot.of(key) } else { 0 }
+        let slot = topology.isCluster ? RedisHashSlot.of(key) : 0
         if let client = clients[slot] { return client }
         let client = RedisClient(
             topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, sharing: nodes,
