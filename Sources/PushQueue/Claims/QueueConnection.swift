@@ -54,8 +54,6 @@ public final class QueueConnection {
     /// - Parameters:
     ///   - client: a client for commands that do not block.
     ///   - waiter: a client for commands that block; `nil` if the lane never waits.
-    ///   - holdsInvalidTokens: true if the set of invalid tokens is on the queue's server.
-    ///   - clock: the clock that the scripts read.
     ///   - random: the source of the random part of stamps.
     public init(
         client: any RedisSender, waiter: RedisClient? = nil, keys: QueueKeys, worker: String, limits: QueueLimits,
@@ -232,7 +230,6 @@ public final class QueueConnection {
     /// - Parameters:
     ///   - configuration: the configuration by which the lane accepted jobs.
     ///   - process: the name of the lane's process if that ends: the command to it is then deleted.
-    ///   - completion: gets the numbers of jobs.
     public func release(
         of configuration: ConfigurationDigest, endOf process: String? = nil,
         completion: @escaping Completion<Released>

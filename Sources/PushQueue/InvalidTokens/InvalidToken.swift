@@ -64,9 +64,7 @@ public struct InvalidToken: Sendable, Equatable {
     }
 
     /// Writes a line of JSON for other programs: the token, the known facts, the app and the outcome.
-    /// - Parameters:
-    ///   - app: the app's name.
-    ///   - outcome: such as `added`.
+    /// - Parameter outcome: such as `added`.
     public func writeLine(to lines: inout ByteBuffer, app: String, outcome: String) {
         lines.writeString("{")
         lines.writeMember("token", token)

@@ -53,9 +53,7 @@ public struct InvalidTokenDetails: Sendable, Equatable {
 
     /// Parses the facts with the scanner: for a list of invalid tokens there are some per token, and a decoder would
     /// cost several times as much as sending the notification.
-    /// - Parameters:
-    ///   - at: see ``at``.
-    ///   - facts: a JSON object, or nothing.
+    /// - Parameter facts: a JSON object, or nothing.
     public init(at: Int64?, facts: ByteBuffer) {
         var details = InvalidTokenDetails()
         do throws(JSONError) {

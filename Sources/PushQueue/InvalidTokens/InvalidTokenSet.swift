@@ -106,7 +106,6 @@ public final class InvalidTokenSet {
     ///   - maximumAge: the time for which tokens are kept after they, or newer details, were added, and registrations
     ///     after they happened, in milliseconds; 0 to keep them forever. Older ones are removed gradually while others
     ///     are added or removed. A day of tokens counts as a whole.
-    ///   - clock: the clock that the scripts read.
     public init(
         client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
         maximumAge: Int = defaultMaximumAge, clock: ClockSource = .server

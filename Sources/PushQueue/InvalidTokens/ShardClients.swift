@@ -17,9 +17,6 @@ public final class ShardClients {
     private let clock: ClockSource
     private var runners: [ObjectIdentifier: ScriptRunner] = [:]
 
-    /// - Parameters:
-    ///   - client: returns the client for the slot of a key.
-    ///   - clock: the clock that the scripts read.
     init(_ client: @escaping (_ key: String) -> any RedisSender, clock: ClockSource) {
         (self.client, self.clock) = (client, clock)
     }

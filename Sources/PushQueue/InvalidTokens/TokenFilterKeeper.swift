@@ -89,7 +89,6 @@ public final class TokenFilterKeeper {
     public private(set) var fillings = 0
 
     /// - Parameters:
-    ///   - set: the set, which other users share.
     ///   - maximumBytes: the maximum size of the filter; 0 for none.
     ///   - minimumAge: the minimum time after which the set is read again.
     public init(

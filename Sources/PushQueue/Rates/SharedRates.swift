@@ -36,10 +36,7 @@ public final class SharedRates {
     }
 
     /// Reserves a portion of an app's rate.
-    /// - Parameters:
-    ///   - count: the number of notifications to send.
-    ///   - perSecond: the app's rate in notifications per second.
-    ///   - completion: gets the milliseconds until they can be sent.
+    /// - Parameter completion: gets the milliseconds until as many notifications can be sent.
     public func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
         scripts.run(
             .reserveRate, [keys.appRate(app)], expecting: 9,

@@ -12,7 +12,6 @@ final class ScriptRunner {
     /// The scripts whose source was sent, with ``clock``.
     private var sent: [QueueScript: QueueScript] = [:]
 
-    /// - Parameter clock: the clock that the scripts read.
     init(client: any RedisSender, clock: ClockSource = .server) {
         self.client = client
         self.clock = clock

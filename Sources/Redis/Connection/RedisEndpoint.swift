@@ -80,8 +80,6 @@ extension RedisEndpoint {
 
     /// Returns the endpoint with the current password from its file.
     ///
-    /// Mounted secrets are in memory, so reading one blocks the event loop no longer than writing a log line does.
-    ///
     /// - Throws: `.connect`, naming the file.
     func withPasswordRead() throws(RedisError) -> RedisEndpoint {
         guard let passwordFile = access.passwordFile else { return self }
