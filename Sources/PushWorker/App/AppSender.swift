@@ -46,7 +46,7 @@ final class AppSender: GatewayDelegate {
     private var endpointScope: ScopeID = -1
     /// By the index of the key; one for a certificate.
     private var credentialScopes: [ScopeID] = []
-    /// The scopes of the app's own topic by push type, which are kept.
+    /// The scopes of the app's own topic by push type.
     private var addresses = [ScopeID](repeating: -1, count: PushType.rows.count)
     /// The newest connection when APNs last refused one or a credential, and the time of the refusal.
     private var refused: (newest: Int, at: NIODeadline)?
@@ -98,6 +98,7 @@ final class AppSender: GatewayDelegate {
         let proxy = configuration.proxy.map { " through \($0)" } ?? ""
         endpointScope = lane.scopes.id(.endpoint, named: "\(configuration.endpoint)\(proxy)", now: now)
         credentialScopes = credential.names.map { lane.scopes.id(.credential, named: $0, now: now) }
+        for id in addresses { scopes.release(id) }
         addresses = [ScopeID](repeating: -1, count: PushType.rows.count)
         scopes.join(app: scope, credentials: Set(credentialScopes), endpoint: endpointScope)
     }
@@ -119,7 +120,8 @@ final class AppSender: GatewayDelegate {
             address = addresses[pushType.place]
             scopes.recordUse(address, now: now)
         } else {
-            address = lane.scopes.address(topic, pushType, of: scope, isKept: true, now: now)
+            address = lane.scopes.address(topic, pushType, of: scope, now: now)
+            scopes.retain(address)
             addresses[pushType.place] = address
         }
         var group = address
@@ -133,6 +135,9 @@ final class AppSender: GatewayDelegate {
         } else {
             scopes.recordFew(group, now: now)
         }
+        scopes.retain(group)
+        scopes.retain(lane.jobs[id].addressScope)
+        scopes.retain(lane.jobs[id].jobScope)
     }
 
     /// The scopes of a job's notifications.

@@ -39,18 +39,14 @@ final class ScopeRegister {
     }
 
     /// Returns the scope of a topic and push type of an app.
-    /// - Parameter isKept: true for one that is never forgotten, because the app keeps its index.
-    func address(
-        _ topic: ByteBuffer, _ pushType: PushType, of app: ScopeID, isKept: Bool = false, now: Int64
-    ) -> ScopeID {
-        if !isKept, let last = lastAddress, last.app == app, last.pushType == pushType, last.topic == topic {
+    func address(_ topic: ByteBuffer, _ pushType: PushType, of app: ScopeID, now: Int64) -> ScopeID {
+        if let last = lastAddress, last.app == app, last.pushType == pushType, last.topic == topic {
             scopes.recordUse(last.id, now: now)
             return last.id
         }
         var name = topic
         name.writeString(" (\(pushType.name))")
         let id = narrow(Key(scope: .topic, app: app, name: name), .group, parent: app, now: now)
-        if isKept { scopes.keep(id) }
         // A copy, because the topic is a part of a claim.
         lastAddress = (ByteBuffer(bytes: topic.readableBytesView), pushType, app, id)
         return id

@@ -92,8 +92,9 @@ final class Scopes {
         fileprivate var acceptedOfCampaignsAt = Int64.min / 2
         var tokens = TokenTrust()
         var usedAt: Int64
-        /// True if it is never forgotten.
-        fileprivate var isKept = false
+        /// The number of those that keep its index: jobs in the lane, apps, and scopes within it. While there are any, it is not
+        /// forgotten.
+        fileprivate(set) var users = 0
         /// The time of a group's last job with few tokens.
         fileprivate var hasFewAt = Int64.min / 2
         /// The latest time at which a job that is set aside is due.
@@ -148,7 +149,6 @@ final class Scopes {
     private var changes: [Change] = []
     /// The narrow scopes that were forgotten, for reuse.
     private var free: [ScopeID] = []
-    private var narrow = 0
     /// Alternates between the newest and the longest waiting notification.
     private var takesNewest = false
 
@@ -167,16 +167,8 @@ final class Scopes {
             scopes.append(scope)
             return (ScopeID(scopes.count - 1), nil)
         }
-        var forgotten: ScopeID?
-        if narrow >= Self.maximumNarrow {
-            let longest = scopes.indices.filter {
-                scopes[$0].kind <= .group && scopes[$0].usedAt >= 0 && !scopes[$0].isKept
-            }
-            .min { scopes[$0].usedAt < scopes[$1].usedAt }
-            forgotten = longest.map { ScopeID($0) }
-            if let forgotten { forget(forgotten) }
-        }
-        narrow += 1
+        if kind == .job { retain(parent) }
+        let forgotten = forgetLongestUnused()
         guard let id = free.popLast() else {
             scopes.append(scope)
             return (ScopeID(scopes.count - 1), forgotten)
@@ -185,18 +177,30 @@ final class Scopes {
         return (id, forgotten)
     }
 
-    /// Never forgets a narrow scope.
-    func keep(_ id: ScopeID) {
-        guard !scopes[Int(id)].isKept else { return }
-        scopes[Int(id)].isKept = true
-        narrow -= 1
-    }
+    /// Records that the index of a scope is kept, so that the scope is not forgotten before a ``release(_:)``.
+    @inline(__always)
+    func retain(_ id: ScopeID) { if id >= 0 { scopes[Int(id)].users += 1 } }
 
-    private func forget(_ id: ScopeID) {
+    @inline(__always)
+    func release(_ id: ScopeID) { if id >= 0 { scopes[Int(id)].users -= 1 } }
+
+    /// Forgets a narrow scope if there are as many as may be remembered, apart from those that are in use.
+    private func forgetLongestUnused() -> ScopeID? {
+        guard scopes.count - free.count >= Self.maximumNarrow else { return nil }
+        let unused = scopes.indices.filter {
+            scopes[$0].kind <= .group && scopes[$0].usedAt >= 0 && scopes[$0].users == 0
+        }
+        // A slow one only if all are: operators, who know of it, hear when it is good.
+        func order(_ index: Int) -> (Int, Int64) { (scopes[index].isSlow ? 1 : 0, scopes[index].usedAt) }
+        guard unused.count >= Self.maximumNarrow, let longest = unused.min(by: { order($0) < order($1) }) else {
+            return nil
+        }
+        let id = ScopeID(longest)
         setGood(id)
-        scopes[Int(id)].usedAt = -1
+        scopes[longest].usedAt = -1
         free.append(id)
-        narrow -= 1
+        if scopes[longest].kind == .job { release(scopes[longest].parent) }
+        return id
     }
 
     subscript(id: ScopeID) -> Scope { scopes[Int(id)] }

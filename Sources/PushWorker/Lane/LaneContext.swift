@@ -97,6 +97,14 @@ final class LaneContext {
 
     var now: NIODeadline { eventLoop.now }
 
+    /// Removes a job that has ended or is another lane's now.
+    func remove(_ id: JobID) {
+        scopes.scopes.release(jobs[id].groupScope)
+        scopes.scopes.release(jobs[id].addressScope)
+        scopes.scopes.release(jobs[id].jobScope)
+        jobs.remove(id)
+    }
+
     /// True if traced jobs are recorded: as spans, or as exemplars of metrics.
     var recordsTraces: Bool { spans != nil || metrics.measuresTimes }
 

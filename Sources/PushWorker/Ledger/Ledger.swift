@@ -224,7 +224,7 @@ final class Ledger {
     func close(_ count: Int, of id: JobID) {
         lane.jobs[id].open -= count
         guard lane.jobs[id].open == 0 else { return watchUnwritten(id) }
-        defer { lane.jobs.remove(id) }
+        defer { lane.remove(id) }
         let queue = queues[lane.jobs[id].queue.index]
         guard lane.jobs[id].generation == queue.generation else {
             lane.metrics.lostClaims += 1

@@ -720,6 +720,22 @@ struct EngineTests {
         #expect(scene.log.events.count { $0 == "scope_slow" } == 1)
     }
 
+    @Test("An answer counts for the campaign of its job, however many others came before it.")
+    func lateAnswer() throws {
+        scene.transport.streams = 3000
+        let old = #""alert":"x","campaign":"old""#
+        scene.queue.jobs = (0..<60).map { EngineScene.job(String(100_000 + $0), old) }
+        scene.lane.wake(QueueID(index: 0))
+        scene.run()
+        for number in 0..<Scopes.maximumNarrow + 100 {
+            scene.push(EngineScene.job("bb", #""alert":"x","campaign":"new \#(number)""#))
+            scene.transport.answer(EngineScene.delivered, at: scene.transport.submitted.count - 1)
+        }
+        for _ in 0..<60 { scene.answer(.serviceUnavailable) }
+        let names = scene.context.scopes.records(now: scene.loop.now.milliseconds, offset: 0).map(\.name)
+        #expect(names.contains("old") && !names.contains { $0.hasPrefix("new") }, "\(names)")
+    }
+
     @Test("An operator's pause defers the app's jobs, and its end sends them.")
     func operatorsPause() throws {
         scene.stores.fakeFleet.pauses["shop"] = PauseRecord(reason: "a new key")

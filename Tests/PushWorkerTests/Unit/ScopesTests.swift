@@ -22,17 +22,37 @@ struct ScopesTests {
         #expect(register.keys.values.allSatisfy { $0.name.storageCapacity < 1000 })
     }
 
-    @Test("a scope whose index an app keeps is never another's, however many come after it", arguments: [true, false])
+    @Test(
+        "a scope whose index is kept is never another's, however many come after it, and neither is one that contains it",
+        arguments: [true, false])
     func kept(isKept: Bool) {
         let register = ScopeRegister()
         let app = register.id(.app, named: "shop", now: 0)
-        let topic = ByteBuffer(string: "com.example.app")
-        let own = register.address(topic, .alert, of: app, isKept: isKept, now: 0)
-        for number in 1...Scopes.maximumNarrow + 10 {
-            _ = register.campaign(ByteBuffer(string: "campaign \(number)"), of: app, now: Int64(number))
+        let name = ByteBuffer(string: "spring")
+        let group = register.campaign(name, of: app, now: 0)
+        let job = register.job(name, in: group, of: app, now: 0)
+        func addMany(at time: Int64) {
+            for number in 1...Scopes.maximumNarrow + 10 {
+                _ = register.campaign(ByteBuffer(string: "campaign \(time) \(number)"), of: app, now: time)
+            }
         }
-        #expect((register.name(of: own).name == "com.example.app (alert)") == isKept)
-        #expect((register.address(topic, .alert, of: app, now: 5000) == own) == isKept)
+        if isKept { register.scopes.retain(job) }
+        addMany(at: 1000)
+        for id in [group, job] { #expect((register.keys[id]?.name == name) == isKept) }
+        guard isKept else { return }
+        register.scopes.release(job)
+        addMany(at: 2000)
+        for id in [group, job] { #expect(register.keys[id]?.name != name) }
+    }
+
+    @Test("A slow scope is not forgotten before those that are not slow.")
+    func keptSlow() {
+        let fleet = Fleet()
+        let slow = fleet.place()
+        fleet.fail(60, .group, at: slow)
+        for time in 1...Int64(Scopes.maximumNarrow * 2) {
+            #expect(fleet.scopes.add(.group, parent: fleet.app, now: time).forgotten != slow.group)
+        }
     }
 
     private typealias Lab = ScopesLab
