@@ -63,14 +63,14 @@ final class Intake {
             refuse(unsent, Reason(error))
             return nil
         }
-        return accept(consume job, claimed, queue)
+        return accept(job, claimed, queue)
     }
 
     /// Accepts a job after a step, or ends it. Commands, times and apps may have changed in the meantime.
     /// - Returns: the next step; `nil` if the job was accepted or has ended.
     func accept(_ waiting: UnsentJob) -> Prerequisite? { accept(waiting.job, waiting.claimed, waiting.queue) }
 
-    private func accept(_ job: consuming Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {
+    private func accept(_ job: Job, _ claimed: ClaimedJob, _ queue: QueueContext) -> Prerequisite? {
         if job.fair != nil || job.isUrgent { queue.recordSorted(now: lane.now) }
         let command = queue.hasCommands ? queue.commands.command(for: job) : nil
         if let (target, command) = command, let end = end(under: target, command) {
@@ -85,7 +85,7 @@ final class Intake {
             ledger.record(.scheduled(until: sendAt), of: unsent(job, claimed, queue))
             return nil
         }
-        if job.replaces != nil, claimed.confirmedAt == nil, let newest = NewestJob(copy job, now: queue.now) {
+        if job.replaces != nil, claimed.confirmedAt == nil, let newest = NewestJob(job, now: queue.now) {
             return .newest(newest, of: unsent(job, claimed, queue))
         }
         if job.fairPerSecond != nil || command != nil {
