@@ -111,6 +111,10 @@ struct DispositionTests {
             "No answer is hardly the notification's own fault", noAnswer,
             retried("NoAnswer", 750, .server, isUncertain: true)),
         Row("A gateway's error may be the notification's own fault", gatewayError, retried("ProcessingError", 500)),
+        Row(
+            "Deliveries of others show nothing while this lane's own way to APNs may be bad", gatewayError,
+            retried("ProcessingError", 500, .server)
+        ) { $0.isWayGood = false },
         Row("Later attempts are further apart", gatewayError, retried("ProcessingError", 256_000), attempt: 10),
         Row(
             "A job's own number of attempts outranks the worker's", gatewayError,
@@ -214,6 +218,10 @@ struct DispositionTests {
         Row(
             "An unknown reason is tried minutes later, three times if it is the notification's fault",
             .unknown(reason: "NewReason"), retried("NewReason", 120_000, maximum: 3)),
+        Row(
+            "An unknown reason is tried sooner, by another lane, if this lane's own way to APNs may be bad",
+            .unknown(reason: "NewReason"), retried("NewReason", 500, .server, maximum: 3)
+        ) { $0.isWayGood = false },
         Row(
             "An answer without a reason as well", .unexplained(reason: .notAPNs(status: 400)),
             retried(.notAPNs(status: 400), 120_000, maximum: 3), attempt: 3),
