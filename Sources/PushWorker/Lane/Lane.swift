@@ -74,9 +74,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         probeSoon = SoonTask(context.eventLoop)
         consumers = queues.map { queue in
             let store = stores.store(of: queue, waits: polls)
-            return QueueConsumer(
-                QueueLink(queue, store: store, fleet: fleet.store, lane: context), ledger, intake, delegate: self,
-                polls: polls)
+            return QueueConsumer(QueueLink(queue, store: store, fleet: fleet.store, lane: context), self)
         }
         ledger.outboxes = consumers.map(\.outbox)
         observer.consumers = consumers
@@ -132,8 +130,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         intake.route(to: senders)
         let apps = senders.filter { !$0.isRemoved }.map(\.configuration)
         for consumer in consumers { consumer.queue.accept(by: apps) }
-        context.appNames = senders.map(\.name)
-        ledger.apps = senders.map { .init(name: $0.name, usesGateway: $0.configuration.usesGateway) }
+        context.apps = senders.map { ($0.name, $0.configuration.usesGateway) }
     }
 
     // MARK: Ticks
@@ -214,7 +211,7 @@ final class Lane: LoopBound, @unchecked Sendable {
     // MARK: Pumping
 
     /// Does all that can be done now. Called after a change; cheap if there was none.
-    private func pump() {
+    func pump() {
         isPumping = true
         context.metrics.turned()
         defer {
@@ -401,7 +398,8 @@ final class Lane: LoopBound, @unchecked Sendable {
     }
 }
 
-extension Lane: QueueConsumerDelegate {
+extension Lane {
+    /// The number of notifications that could be in flight in addition.
     var capacity: Int {
         let free = senders.reduce(0) { $0 + $1.capacity }
         return free > 0 ? free + ledger.unsentPace.ahead : 0
@@ -413,27 +411,13 @@ extension Lane: QueueConsumerDelegate {
             && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
     }
 
-    func consumer(_ consumer: QueueConsumer, reports event: QueueEvent) {
-        switch event {
-        case .changed: schedulePump()
-        case .claimed(let count, let isDry):
-            schedule.recordAnswer(consumer.queue.id.index, received: count, isDry: isDry)
-            // A lane without work does not need the fleet's state.
-            if count > 0, context.isWorking { readFleetState() }
-        case .answered: pump()
-        case .markedInvalid: fleet.invalidTokenCount = max(1, fleet.invalidTokenCount ?? 1)
-        case .backlog: callbacks.backlog(consumer.queue.id)
-        case .due(let time): callbacks.due(consumer.queue.id, time)
-        case .command(let command): callbacks.command(command)
-        case .jobCommands: intake.applyCommands(of: consumer.queue)
-        case .stopped(let campaign):
-            consumer.link.record(campaign)
-            for other in consumers where other !== consumer { other.link.stop(campaign) }
-        case .handBack: for sender in senders { sender.handBack(jobsOf: consumer.queue) }
-        }
+    /// Records that a claim has returned jobs, which are accepted next.
+    /// - Parameter isDry: true if no more jobs wait.
+    func claimed(_ count: Int, from queue: QueueContext, isDry: Bool) {
+        schedule.recordAnswer(queue.id.index, received: count, isDry: isDry)
+        // A lane without work does not need the fleet's state.
+        if count > 0, context.isWorking { readFleetState() }
     }
-
-    func heartbeat(for queue: QueueContext) -> WorkerHeartbeat { observer.heartbeat(for: queue) }
 
     /// Reads the fleet's state if it is out of date.
     private func readFleetState() {

@@ -60,8 +60,8 @@ final class LaneContext {
     /// What the lane has heard of its apps, campaigns, credentials and endpoints.
     let scopes: ScopeRegister
     var configuration: WorkerConfiguration
-    /// The names of the lane's apps, by index.
-    var appNames: [String] = []
+    /// The lane's apps, by index, as records name them.
+    var apps: [(name: String, usesGateway: Bool)] = []
     var state = LaneState.starting
     /// Makes the lane do all that can be done at the end of the current iteration of the event loop.
     var schedulePump: () -> Void = {}

@@ -257,9 +257,7 @@ final class LaneObserver {
 /// A brief problem, such as a reconnection, is not logged, because an operator could do nothing about it.
 struct Readiness {
     enum Change: Equatable {
-        case lost
-        /// - Parameter after: the time for which the problem lasted.
-        case regained(after: TimeAmount)
+        case lost, regained
     }
 
     /// The duration from which a problem is logged.
@@ -280,7 +278,7 @@ struct Readiness {
     mutating func update(isReady: Bool, now: NIODeadline) -> Change? {
         guard !isReady else {
             defer { (problemSince, isLogged) = (nil, false) }
-            return isLogged ? problemSince.map { .regained(after: now - $0) } : nil
+            return isLogged ? .regained : nil
         }
         let since = problemSince ?? now
         problemSince = since

@@ -12,19 +12,10 @@ final class Ledger {
     /// The number of tokens above which a job that ends before it is split has one result in total.
     private static let maximumResultsOfJob = 1000
 
-    /// The facts about an app that appear in records.
-    struct App {
-        var name: String
-        /// True if requests of the app carry no `apns-id`.
-        var usesGateway: Bool
-    }
-
     private let lane: LaneContext
     private let queues: [QueueContext]
     /// The outboxes of the queues, by index.
     var outboxes: [Outbox] = []
-    /// The apps of the lane.
-    var apps: [App] = []
     /// The time after which the end of a notification is written, even if others of its job have not ended. A crash
     /// forgets no older ones.
     var longestUnwritten = TimeAmount.milliseconds(900)
@@ -305,7 +296,7 @@ final class Ledger {
         EndedJob(lane.jobs[id], app: appName(of: id), pushType: lane.metrics.pushType(of: lane.jobs[id].series))
     }
 
-    private func appName(of id: JobID) -> String { apps[lane.jobs[id].app.index].name }
+    private func appName(of id: JobID) -> String { lane.apps[lane.jobs[id].app.index].name }
 
     /// True once Redis has answered a claim of any queue.
     var knowsTime: Bool { queues.contains(where: \.knowsTime) }
@@ -426,10 +417,11 @@ final class Ledger {
         _ outcome: Outcome, _ reason: Reason?, status: Int?, of job: Job, _ id: JobID, to recipient: ByteBuffer?,
         wasSent: Bool, uniqueID: APNSID?
     ) -> NotificationResult {
-        let app = apps[lane.jobs[id].app.index]
+        let app = lane.apps[lane.jobs[id].app.index]
         var result = NotificationResult(
             outcome, reason, status: status, of: job, app: app.name,
             attempt: job.envelope.attempt - (wasSent ? 0 : 1), to: recipient)
+        // The gateway's requests carry no `apns-id`.
         if wasSent, !app.usesGateway, let token = recipient {
             let own = job.tokens == nil ? job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) } : nil
             let identity = queue(of: id).identity(

@@ -49,20 +49,16 @@ struct ForgottenClaims {
 /// Lists a lane's claims in Redis, and reads the jobs of forgotten ones.
 final class ClaimRecovery {
     private let link: QueueLink
+    private unowned let consumer: QueueConsumer
     private var forgotten = ForgottenClaims()
     /// True while some of them are being read.
     private var isReading = false
     /// The time of the last check for forgotten claims.
     private var checkedAt: NIODeadline
-    /// Returns the forgotten ones of the claims that Redis lists.
-    var find: ([ClaimID]) -> ForgottenClaims = { _ in ForgottenClaims() }
-    /// Returns the number of jobs for which the lane has capacity.
-    var capacity: () -> Int = { 0 }
-    /// Accepts jobs of forgotten claims.
-    var accept: ([ClaimedJob]) -> Void = { _ in }
 
-    init(_ link: QueueLink) {
+    init(_ link: QueueLink, _ consumer: QueueConsumer) {
         self.link = link
+        self.consumer = consumer
         checkedAt = link.lane.now
     }
 
@@ -86,7 +82,7 @@ final class ClaimRecovery {
             guard generation == link.queue.generation, link.lane.isWorking, case .success(let listed) = result else {
                 return
             }
-            forgotten = find(listed)
+            forgotten = consumer.forgotten(among: listed)
             guard !forgotten.isEmpty else { return }
             link.queue.logger.warning(
                 "Redis has lost settlements that it had confirmed; processing their jobs again",
@@ -98,7 +94,7 @@ final class ClaimRecovery {
     /// Reads the jobs of forgotten claims, as far as there is capacity.
     func read() {
         guard !forgotten.isEmpty, !isReading, link.canAsk else { return }
-        let batch = forgotten.next(capacity: capacity())
+        let batch = forgotten.next(capacity: consumer.capacity)
         guard !batch.isEmpty else { return }
         isReading = true
         link.store.bodies(of: batch) { [self, generation = link.queue.generation] result in
@@ -107,10 +103,10 @@ final class ClaimRecovery {
                 return
             }
             forgotten.recordRead(batch.count, bytes: bodies.reduce(0) { $0 + ($1?.readableBytes ?? 0) })
-            accept(
-                zip(batch, bodies).compactMap { claim, body in
-                    body.map { ClaimedJob(body: $0, claim: claim, isRecovered: true) }
-                })
+            for (claim, body) in zip(batch, bodies) {
+                if let body { consumer.accept(ClaimedJob(body: body, claim: claim, isRecovered: true)) }
+            }
+            link.lane.schedulePump()
         }
     }
 }

@@ -24,25 +24,8 @@ final class Outbox {
     /// The interval at which settlements include the lane's counts for the history.
     private static let countsInterval = TimeAmount.seconds(1)
 
-    /// An effect of a settlement on the lane's next claims, or on its end.
-    enum Event {
-        /// Settlements were confirmed or invalid tokens written during a drain.
-        case progressed
-        /// Invalid tokens were written to their set.
-        case markedInvalid
-        /// A job was replaced by pieces, which are due for every lane.
-        case split
-        /// A job was given back for workers of another configuration.
-        case gaveBack
-        /// A retry is due at this time.
-        case retry(NIODeadline)
-        /// The guard of a campaign has paused it with a settlement.
-        case stopped(StoppedCampaign)
-    }
-
-    /// Called with each event.
-    var report: (Event) -> Void = { _ in }
     let link: QueueLink
+    private unowned let consumer: QueueConsumer
     /// The settlements to write next.
     private var settlement = Settlement()
     private var unconfirmed = UnconfirmedSettlements()
@@ -68,8 +51,9 @@ final class Outbox {
     /// The time at which they were last summed up.
     private var countsReadAt = NIODeadline.distantPast
 
-    init(_ link: QueueLink) {
+    init(_ link: QueueLink, _ consumer: QueueConsumer) {
         self.link = link
+        self.consumer = consumer
         flushSoon = SoonTask(link.lane.eventLoop)
     }
 
@@ -140,7 +124,7 @@ final class Outbox {
         if let fate = ended.fate { link.lane.metrics.count(fate, queue: link.queue.id.index) }
         settlement.add(ended, of: link.queue)
         if case .scheduled(let time) = ended.replacement { expectRetry(in: time - link.queue.now) }
-        guard ended.refusedBy.isEmpty else { return report(.gaveBack) }
+        guard ended.refusedBy.isEmpty else { return consumer.gaveBack() }
         for postponed in ended.tally.postponed { expectRetry(in: postponed.delay) }
     }
 
@@ -176,7 +160,7 @@ final class Outbox {
         let number = unconfirmed.append(settlement)
         settlement = Settlement()
         write(number, again: false)
-        if nextRetry < .distantFuture { report(.retry(nextRetry)) }
+        if nextRetry < .distantFuture { consumer.wake(at: nextRetry) }
         nextRetry = .distantFuture
     }
 
@@ -185,7 +169,7 @@ final class Outbox {
         link.store.settle(batch) { [self, generation = link.queue.generation] result in
             // Redis reports it once, also to a lane that has lost its lease.
             if case .success(let settled) = result {
-                for stopped in settled.stopped { report(.stopped(stopped)) }
+                for campaign in settled.stopped { consumer.stopped(campaign) }
                 for exhausted in settled.exhausted { link.record(exhausted) }
             }
             let settled = link.value(of: result, to: .settlements, of: generation) {
@@ -200,7 +184,7 @@ final class Outbox {
             link.logEvictions(settled.evicted)
             if !again { link.lane.metrics.lostClaims += settled.lost }
             writeAwaitingParts()
-            if link.lane.isDraining { report(.progressed) }
+            if link.lane.isDraining { link.lane.schedulePump() }
         }
     }
 
@@ -255,9 +239,9 @@ final class Outbox {
                     flushIfFull()
                 }
                 link.refusals.recordAcceptance(.invalidTokens)
-                report(.markedInvalid)
+                consumer.markedInvalid()
                 writeInvalidTokens()
-                if link.lane.isDraining { report(.progressed) }
+                if link.lane.isDraining { link.lane.schedulePump() }
             case .failure(let failure):
                 awaitingTokens = batch + awaitingTokens
                 guard failure.isAnswer else { return }
@@ -272,7 +256,7 @@ final class Outbox {
     /// Returns and resets the counts for the history that must be written now.
     private func takeCounts() -> MinuteCounts? {
         countsReadAt = link.lane.now
-        guard let counts = link.lane.metrics.takeMinute(ofQueue: link.queue.id.index, apps: link.lane.appNames)
+        guard let counts = link.lane.metrics.takeMinute(ofQueue: link.queue.id.index, apps: link.lane.apps.map(\.name))
         else { return nil }
         countsWrittenAt = link.lane.now
         return counts
@@ -330,7 +314,7 @@ final class Outbox {
         guard case .pieces = ended.replacement else { return flushIfFull() }
         // The pieces are due, for every lane, as soon as this is written.
         flush()
-        report(.split)
+        consumer.split()
     }
 }
 

@@ -76,8 +76,6 @@ final class WaitingJobs {
     private var turns = Pending<TurnQuestion>()
     private let soon: SoonTask
     private let intake: Intake
-    /// Called when all answers of a call were handled.
-    var report: () -> Void = {}
 
     init(_ link: QueueLink, _ ledger: Ledger, _ intake: Intake) {
         self.link = link
@@ -149,7 +147,7 @@ final class WaitingJobs {
             guard let answers else { return }
             for (entry, answer) in zip(batch, answers) { answered(entry, answer) }
             again()
-            report()
+            link.lane.schedulePump()
         }
     }
 
@@ -213,7 +211,7 @@ final class WaitingJobs {
         } else if !areAnswered.contains(false) {
             takeTurns()
         }
-        report()
+        link.lane.schedulePump()
     }
 
     /// - Parameter wait: 0 if the job may be sent now, or the milliseconds after which it asks again.

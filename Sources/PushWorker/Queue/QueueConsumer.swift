@@ -4,55 +4,21 @@ import PushJob
 import PushQueue
 import Redis
 
-/// An event that a queue's consumer reports to its lane.
-enum QueueEvent {
-    /// Something has become possible that was not before.
-    case changed
-    /// A claim has returned this many jobs, which are accepted next. `isDry`: no more jobs wait.
-    case claimed(Int, isDry: Bool)
-    /// The jobs of a claim were accepted.
-    case answered
-    /// Invalid tokens were written to their set.
-    case markedInvalid
-    /// More jobs wait than the lane can claim; other lanes may claim them.
-    case backlog
-    /// A retry becomes due at a time, and this lane does not poll.
-    case due(NIODeadline)
-    /// An operator has sent a command to the worker.
-    case command(WorkerCommand)
-    /// The commands about the queue's jobs have changed.
-    case jobCommands
-    /// The guard of a campaign has paused it in this queue.
-    case stopped(StoppedCampaign)
-    /// The queue's pause requires the return of unsubmitted jobs.
-    case handBack
-}
-
-/// The interface of a queue's consumer to its lane.
-protocol QueueConsumerDelegate: AnyObject {
-    func consumer(_ consumer: QueueConsumer, reports event: QueueEvent)
-    func heartbeat(for queue: QueueContext) -> WorkerHeartbeat
-    /// The number of notifications that could be in flight in addition.
-    var capacity: Int { get }
-    /// True while nothing is in flight, nothing waits and no problem persists.
-    var isIdle: Bool { get }
-}
-
 /// Consumes one queue: claims its jobs, keeps the lease, waits for jobs, and settles ended jobs.
 ///
 /// Each queue has its own lease: in a Cluster each queue may be on another server, and an unreachable one must not hold
 /// up the others. Belongs to the lane's event loop.
 final class QueueConsumer {
-    let outbox: Outbox
+    private(set) lazy var outbox = Outbox(link, self)
     let link: QueueLink
     private let lane: LaneContext
     private let intake: Intake
-    private unowned let delegate: any QueueConsumerDelegate
+    private unowned let driver: Lane
     private var window: ClaimWindow
     private var lease: Lease
     private var heartbeat = Heartbeat()
     private let waiting: WaitingJobs
-    private let recovery: ClaimRecovery
+    private lazy var recovery = ClaimRecovery(link, self)
     /// The error of the last lost connection.
     private var connectionError: RedisError?
     private(set) var hasBacklog = false
@@ -78,27 +44,15 @@ final class QueueConsumer {
     /// The minimum interval between heartbeats.
     private static let heartbeatInterval = TimeAmount.milliseconds(WorkerReport.interval)
 
-    /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
-    init(
-        _ link: QueueLink, _ ledger: Ledger, _ intake: Intake, delegate: any QueueConsumerDelegate, polls: Bool
-    ) {
+    /// - Parameter driver: the lane, which outlives the consumer.
+    init(_ link: QueueLink, _ driver: Lane) {
         self.link = link
+        self.driver = driver
         lane = link.lane
-        self.intake = intake
-        self.delegate = delegate
-        window = ClaimWindow(polls: polls)
+        intake = driver.intake
+        window = ClaimWindow(polls: driver.polls)
         lease = Lease(link.queue.limits)
-        outbox = Outbox(link)
-        waiting = WaitingJobs(link, ledger, intake)
-        recovery = ClaimRecovery(link)
-        outbox.report = { [unowned self] in settled($0) }
-        waiting.report = { [unowned self] in report(.changed) }
-        recovery.find = { [unowned self] in forgotten(among: $0) }
-        recovery.capacity = { [unowned delegate] in delegate.capacity }
-        recovery.accept = { [unowned self] jobs in
-            for job in jobs { accept(job) }
-            report(.changed)
-        }
+        waiting = WaitingJobs(link, driver.ledger, driver.intake)
     }
 
     var queue: QueueContext { link.queue }
@@ -114,7 +68,7 @@ final class QueueConsumer {
         waiting.ask()
         window.wake()
         askForAdmission()
-        report(.changed)
+        lane.schedulePump()
     }
 
     /// Continues with what needs a connection to another server than that of the queue.
@@ -123,20 +77,25 @@ final class QueueConsumer {
         waiting.ask()
     }
 
-    private func settled(_ event: Outbox.Event) {
-        switch event {
-        case .progressed: report(.changed)
-        case .markedInvalid: report(.markedInvalid)
-        case .stopped(let campaign): report(.stopped(campaign))
-        case .split:
-            wake()
-            report(.backlog)
-        case .gaveBack: window.recordReturn(now: lane.now)
-        case .retry(let time): wake(at: time)
-        }
+    // MARK: Settlements
+
+    /// Records that invalid tokens were written to their set.
+    func markedInvalid() { driver.fleet.invalidTokenCount = max(1, driver.fleet.invalidTokenCount ?? 1) }
+
+    /// Records that a job was replaced by pieces, which are due for every lane.
+    func split() {
+        wake()
+        driver.callbacks.backlog(queue.id)
     }
 
-    private func report(_ event: QueueEvent) { delegate.consumer(self, reports: event) }
+    /// Records that a job was given back for workers of another configuration.
+    func gaveBack() { window.recordReturn(now: lane.now) }
+
+    /// Records that the guard of a campaign has paused it in this queue.
+    func stopped(_ campaign: StoppedCampaign) {
+        link.record(campaign)
+        for other in driver.consumers where other !== self { other.link.stop(campaign) }
+    }
 
     // MARK: Claims
 
@@ -176,7 +135,7 @@ final class QueueConsumer {
             }
             mayJoin = true
             link.refusals.recordAcceptance(.invalidTokens)
-            report(.changed)
+            lane.schedulePump()
         }
     }
 
@@ -222,11 +181,11 @@ final class QueueConsumer {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
         link.refusals.recordAcceptance(.claims)
-        if let command = claimed.command { report(.command(command)) }
+        if let command = claimed.command { driver.callbacks.command(command) }
         if let commands = claimed.commands {
             queue.commands = commands
             heartbeat.isUrgent = true
-            report(.jobCommands)
+            intake.applyCommands(of: queue)
         }
         if claimed.leaseLost { return rejoin() }
         lease.recordRenewal(count: claim.count, held: claimed.held, now: lane.now)
@@ -239,9 +198,9 @@ final class QueueConsumer {
         hasBacklog = window.recordAnswer(
             received: count, isPaused: claimed.isPaused, nextDue: claimed.nextDue,
             isWatched: store.canWait && link.refusals[.waits] == nil, now: lane.now)
-        if claim.count > 0 { report(.claimed(count, isDry: !hasBacklog)) }
+        if claim.count > 0 { driver.claimed(count, from: queue, isDry: !hasBacklog) }
         // If a drain began while the claim was in flight, its jobs are released with the lane's other claims.
-        guard lane.isWorking else { return report(.changed) }
+        guard lane.isWorking else { return lane.schedulePump() }
         lane.metrics[claimsOf: queue.id.index].claimed += count
         for (offset, body) in claimed.bodies.enumerated() {
             accept(ClaimedJob(body: body, claim: ClaimID(number: claim.first + offset, stamp: claimed.stamp)))
@@ -252,14 +211,14 @@ final class QueueConsumer {
             link.refusals.recordAcceptance(.reclaims)
         }
         if hasBacklog {
-            report(.backlog)
+            driver.callbacks.backlog(queue.id)
         } else if claim.count > 0, !claimed.isPaused {
             waitForJob()
             wakeWhenDue()
         }
         queue.handsBack = claimed.handsBack
-        if queue.handsBack { report(.handBack) }
-        report(.answered)
+        if queue.handsBack { for sender in intake.senders { sender.handBack(jobsOf: queue) } }
+        driver.pump()
     }
 
     private func failed(_ failure: QueueFailure) {
@@ -284,7 +243,7 @@ final class QueueConsumer {
     /// Records that the process did not run for some time.
     func stoodStill(for time: TimeAmount, now: NIODeadline) { window.recordStandstill(of: time, now: now) }
 
-    private func accept(_ claimed: ClaimedJob) {
+    func accept(_ claimed: ClaimedJob) {
         if let first = intake.accept(claimed, from: queue) { waiting.append(first) }
     }
 
@@ -297,7 +256,7 @@ final class QueueConsumer {
         }
         link.reclaim(expired) { [self] in
             window.wake()
-            report(.changed)
+            lane.schedulePump()
         }
     }
 
@@ -311,7 +270,11 @@ final class QueueConsumer {
     /// Resumes work on forgotten claims, as far as there is capacity.
     func recoverClaims() { recovery.read() }
 
-    private func forgotten(among listed: [ClaimID]) -> ForgottenClaims {
+    /// The number of jobs for which the lane has capacity.
+    var capacity: Int { driver.capacity }
+
+    /// Returns the forgotten ones of the claims that Redis lists.
+    func forgotten(among listed: [ClaimID]) -> ForgottenClaims {
         let forgotten = ForgottenClaims(listed: listed, window: window, forEachKnown: forEachClaim)
         if !forgotten.isEmpty { window.recordAdopted(forgotten.largestNumber) }
         return forgotten
@@ -334,7 +297,7 @@ final class QueueConsumer {
 
     /// Schedules a claim for the time at which a retry becomes due, on this lane or on the worker's polling lane.
     func wake(at time: NIODeadline) {
-        guard window.polls else { return report(.due(time)) }
+        guard window.polls else { return driver.callbacks.due(queue.id, time) }
         window.wake(at: time)
         wakeWhenDue()
     }
@@ -343,7 +306,7 @@ final class QueueConsumer {
     private func wakeWhenDue() {
         let due = window.nextClaim
         guard due - lane.now < .seconds(1) else { return }
-        lane.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [self] in report(.changed) }
+        lane.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [self] in lane.schedulePump() }
     }
 
     /// Wakes the other lanes if a poll is due that this lane can't make because it is full or disconnected.
@@ -352,7 +315,7 @@ final class QueueConsumer {
             return
         }
         delegatedAt = lane.now
-        report(.backlog)
+        driver.callbacks.backlog(queue.id)
     }
 
     /// Makes the server notify this process as soon as there is a job.
@@ -377,7 +340,7 @@ final class QueueConsumer {
                 link.refusals.recordRefusal(.waits, failure)
                 window.wake(at: lane.now + ClaimWindow.unwatchedPoll)
             }
-            report(.changed)
+            lane.schedulePump()
         }
     }
 
@@ -387,7 +350,7 @@ final class QueueConsumer {
     func renewLeaseIfDue() {
         askForAdmission()
         let isDue = lease.isDue(
-            polls: window.polls, isQuiet: lane.isQuiet, hasJobs: lane.jobs.count > 0, isAtRest: delegate.isIdle,
+            polls: window.polls, isQuiet: lane.isQuiet, hasJobs: lane.jobs.count > 0, isAtRest: driver.isIdle,
             now: lane.now)
         guard heartbeat.isUrgent || isDue, store.isReady, isAdmitted, let claim = window.renewal(now: lane.now) else {
             return
@@ -408,7 +371,7 @@ final class QueueConsumer {
                 || lane.now >= heartbeat.mustBeAt
         else { return nil }
         heartbeat = Heartbeat(sentAt: lane.now)
-        return delegate.heartbeat(for: queue)
+        return driver.observer.heartbeat(for: queue)
     }
 
     /// Continues under another name, because the lease ended while this process did not run. Other lanes have the
@@ -429,7 +392,7 @@ final class QueueConsumer {
         recovery.reset()
         mayJoin = false
         askForAdmission()
-        report(.changed)
+        lane.schedulePump()
     }
 
     // MARK: The end

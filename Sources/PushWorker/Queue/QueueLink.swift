@@ -69,7 +69,7 @@ final class QueueLink {
     func record(_ exhausted: QueueConnection.Settled.Exhausted) {
         let reason = Reason(.attemptsExhausted)
         lane.metrics.count(
-            .ended(.dead), app: lane.appNames.firstIndex(of: exhausted.app), queue: queue.id.index,
+            .ended(.dead), app: lane.apps.firstIndex { $0.name == exhausted.app }, queue: queue.id.index,
             exhausted.notifications, reason)
         lane.metrics.count(.ended(.dead), queue: queue.id.index)
         lane.logThrottled(

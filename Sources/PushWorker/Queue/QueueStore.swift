@@ -1,6 +1,9 @@
 import NIOCore
 import PushQueue
 
+/// Takes the result of a request to Redis.
+typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
+
 /// The operations of a lane's consumer on one queue in Redis; see ``QueueConnection``. All calls and completions are on
 /// the lane's event loop.
 protocol QueueStore: AnyObject {

@@ -22,7 +22,7 @@ struct ReadinessTests {
         #expect(readiness.update(isReady: false, now: start) == nil)
         #expect(readiness.update(isReady: false, now: start + .seconds(1)) == .lost)
         #expect(readiness.update(isReady: false, now: start + .seconds(3600)) == nil)
-        #expect(readiness.update(isReady: true, now: start + .seconds(3601)) == .regained(after: .seconds(3601)))
+        #expect(readiness.update(isReady: true, now: start + .seconds(3601)) == .regained)
         #expect(readiness.update(isReady: true, now: start + .seconds(3602)) == nil)
     }
 
@@ -38,8 +38,8 @@ struct ReadinessTests {
             case .lost:
                 #expect(!isLost && !isReady)
                 isLost = true
-            case .regained(let after):
-                #expect(isLost && isReady && after >= Readiness.patience)
+            case .regained:
+                #expect(isLost && isReady)
                 isLost = false
             case nil: break
             }
