@@ -1,6 +1,5 @@
 import APNS
 import NIOCore
-import PushQueue
 
 /// The credential of one app on one lane: its signing keys, the key in use, and the provider token sent with requests.
 struct AppCredential {
@@ -29,7 +28,7 @@ struct AppCredential {
         } else {
             certificateName = nil
         }
-        sharing = TokenSharing(renewalAge: SharedProviderTokens.renewalAge, jitter: jitter)
+        sharing = TokenSharing(jitter: jitter)
     }
 
     /// True if requests can be signed or need no signature.
@@ -99,6 +98,6 @@ struct AppCredential {
     private mutating func use(key index: Int) {
         keyIndex = index
         providerToken = nil
-        sharing = TokenSharing(renewalAge: SharedProviderTokens.renewalAge, jitter: jitter)
+        sharing = TokenSharing(jitter: jitter)
     }
 }

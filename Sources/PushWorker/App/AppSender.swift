@@ -863,7 +863,7 @@ final class AppSender: GatewayDelegate {
             return expireUnsubmitted(id, reason)
         }
         let (count, tokens) = takeUnsubmitted(id)
-        putBack(
+        ledger.record(
             .deferred, count, reason, tokens: tokens, of: id, delay: delay,
             recipients: recipients(of: id, tokens: tokens))
         ledger.close(count, of: id)
@@ -898,23 +898,11 @@ final class AppSender: GatewayDelegate {
             return ledger.record(.expired, reason, of: id, to: token, wasSent: false)
         }
         guard isolation == .shared else {
-            return putBack(
+            return ledger.record(
                 .retried, 1, Reason(RequestFailure.lostWithOthers("")), tokens: [token], of: id, delay: delay,
                 recipients: [token], attempt: .never)
         }
-        putBack(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
-    }
-
-    /// Returns notifications to the queue; see
-    /// ``Ledger/record(_:_:_:status:tokens:of:delay:recipients:attempt:)``.
-    func putBack(
-        _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
-        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer],
-        attempt: Settlement.AttemptRule? = nil
-    ) {
-        ledger.record(
-            postponement, count, reason, status: status, tokens: tokens, of: id, delay: delay,
-            recipients: recipients(), attempt: attempt)
+        ledger.record(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
     }
 
     /// The isolation of a notification that was in flight when a connection was lost. A second try is isolated for another
@@ -1359,7 +1347,10 @@ final class AppSender: GatewayDelegate {
             scopes.recordDelivery(at: place, isFresh: isFresh, now: lane.metrics.milliseconds)
             if scopes.hasChanges { reportScopes() }
             if !lacksIDs, result.lacksID { logMissingID() }
-            if inFlight[flight].isSecondTry { secondTryAccepted() }
+            if inFlight[flight].isSecondTry {
+                // The older connections are at fault: APNs accepted on a younger one what it had refused.
+                transport.retireConnections(reason: "APNs refuses requests on it")
+            }
             if !fleet.throttles.isEmpty {
                 fleet.throttles.recordEnd(token(of: flight), now: ledger.queue(of: id).now)
             }
@@ -1498,9 +1489,6 @@ final class AppSender: GatewayDelegate {
         return true
     }
 
-    /// The older connections are at fault: APNs accepted on a younger one what it had refused.
-    private func secondTryAccepted() { transport.retireConnections(reason: "APNs refuses requests on it") }
-
     /// Records an answer after which a connection is retired, and renews the provider token if it has expired.
     /// - Returns: `.none` if another connection does not help.
     private func refusedConnection(
@@ -1539,7 +1527,7 @@ final class AppSender: GatewayDelegate {
         _ disposition: Disposition, for attempt: Attempt, _ concerned: ScopeSet, _ place: ScopePlace
     ) -> Bool {
         let (flight, id) = (attempt.flight, attempt.id)
-        if case .changeKey(let reason) = disposition.app { tokens.changeKey(from: inFlight[flight].key, reason) }
+        if let reason = disposition.changesKey { tokens.changeKey(from: inFlight[flight].key, reason) }
         let now = ledger.queue(of: id).now
         var due = now
         switch disposition.device {
@@ -1570,7 +1558,7 @@ final class AppSender: GatewayDelegate {
             }
             if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
             describe(attempt, reason, concerned, place)
-            putBack(
+            ledger.record(
                 kind, 1, reason, status: attempt.status, tokens: [attempt.token], of: id, delay: milliseconds,
                 recipients: attempt.recipient.map { [$0] } ?? [], attempt: rule)
         case .resend(let reason, let isolation, let counts):

@@ -8,7 +8,8 @@ import PushQueue
 /// disposition.
 struct Disposition: Equatable {
     var notification: OfNotification
-    var app = OfApp.none
+    /// The reason for which the app's next key is used from now on.
+    var changesKey: Reason?
     var device = OfDevice.release
     /// True if APNs may have accepted the notification, so that sending it again may duplicate it.
     var isUncertain = false
@@ -32,12 +33,6 @@ struct Disposition: Equatable {
         case milliseconds(Int64)
         /// Behind the other notifications for the throttled device.
         case behindDevice
-    }
-
-    enum OfApp: Equatable {
-        case none
-        /// The app's next key is used from now on.
-        case changeKey(Reason)
     }
 
     enum OfDevice: Equatable {
@@ -93,10 +88,11 @@ struct Disposition: Equatable {
     fileprivate static let rareAttempts = 3
 
     init(
-        _ notification: OfNotification, app: OfApp = .none, device: OfDevice = .release, isUncertain: Bool = false
+        _ notification: OfNotification, changesKey: Reason? = nil, device: OfDevice = .release,
+        isUncertain: Bool = false
     ) {
         self.notification = notification
-        self.app = app
+        self.changesKey = changesKey
         self.device = device
         self.isUncertain = isUncertain
     }
@@ -158,7 +154,7 @@ extension Disposition.Facts {
             return Disposition(.resend(reason, isolation: .alone, counts: true), device: .keep)
         }
         if hasOtherKey, reason.concernsKey {
-            return Disposition(.resend(reason, isolation: nil, counts: true), app: .changeKey(reason), device: .keep)
+            return Disposition(.resend(reason, isolation: nil, counts: true), changesKey: reason, device: .keep)
         }
         return retry(reason, backoff(nil))
     }

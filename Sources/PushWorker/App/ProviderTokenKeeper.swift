@@ -8,16 +8,10 @@ import PushQueue
 /// Belongs to the lane's event loop.
 final class ProviderTokenKeeper {
     private unowned let app: AppSender
-    private let lane: LaneContext
-    private let ledger: Ledger
-    private let fleet: Fleet
+    private var lane: LaneContext { app.lane }
+    private var fleet: Fleet { app.fleet }
 
-    init(_ app: AppSender) {
-        self.app = app
-        lane = app.lane
-        ledger = app.ledger
-        fleet = app.fleet
-    }
+    init(_ app: AppSender) { self.app = app }
 
     /// Keeps a valid provider token: asks the fleet for one in time, and signs one if the fleet has none.
     func keep() {
@@ -30,7 +24,7 @@ final class ProviderTokenKeeper {
     private func refresh(wall: Int64) {
         do {
             // Without an answer from Redis there are no jobs to send either.
-            let isAwaited = !ledger.knowsTime || app.credential.sharing.isAwaited(now: lane.now)
+            let isAwaited = !app.ledger.knowsTime || app.credential.sharing.isAwaited(now: lane.now)
             if let token = try app.credential.refresh(now: wall, isAwaited: isAwaited) {
                 app.transport.setProviderToken(token)
             }
@@ -41,7 +35,7 @@ final class ProviderTokenKeeper {
 
     private func share(wall: Int64) {
         // The wait for the fleet's token begins once Redis can be asked or has answered.
-        guard let source = app.credential.source, ledger.knowsTime || fleet.store.isReady,
+        guard let source = app.credential.source, app.ledger.knowsTime || fleet.store.isReady,
             app.credential.sharing.shouldAsk(
                 age: app.credential.providerTokenAge(now: wall), isReady: fleet.store.isReady, now: lane.now)
         else { return }

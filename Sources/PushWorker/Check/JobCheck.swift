@@ -164,3 +164,56 @@ package struct JobCheck {
             now: now)
     }
 }
+
+extension AppConfiguration {
+    /// Makes what a worker reports of an app, to find out which app would take a job. It has no credential.
+    /// - Returns: `nil` for a report without a topic.
+    package init?(reported app: WorkerReport.App) {
+        guard let topic = app.topics.first else { return nil }
+        self.init(name: app.name, topic: topic, credential: .providerTokens([]))
+        otherTopics = Array(app.topics.dropFirst())
+        if let endpoint = APNSEndpoint(app.endpoint) { self.endpoint = endpoint }
+    }
+}
+
+/// The notifications that a worker would send for a job.
+package struct JobPlan: Sendable {
+    /// The index of the job's app.
+    package var app: Int
+    /// The notifications that would be sent.
+    package var notifications: [Notification] = []
+    /// The first tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
+    var refused: [(place: Int, why: Reason)] = []
+    /// The number of all of them.
+    var refusedCount = 0
+    /// The requirements of Apple's that the job does not meet and that APNs does not check.
+    var hints: [Hint] = []
+
+    /// Creates the plan of a job.
+    /// - Parameter now: milliseconds since 1970.
+    /// - Throws: the reason for which the job would become a dead letter.
+    init(_ job: Job, _ router: JobRouter, now: Int64) throws(Reason) {
+        app = try router.route(job).index
+        let routed = router.apps[app]
+        let identity = job.id.map(job.text) ?? ByteBuffer(string: "check")
+        let template = try routed.notification(
+            for: job, identity: identity, firstSeen: now, readsMistakes: true
+        ) { hints.append($0) }
+        guard let tokens = job.tokens else {
+            notifications = [template]
+            return
+        }
+        var distinct = DistinctTokens(tokens, of: job)
+        while let field = distinct.next() {
+            do throws(Reason) {
+                var notification = template
+                notification.deviceToken = try routed.deviceToken(job.text(field))
+                notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)
+                notifications.append(notification)
+            } catch {
+                refusedCount += 1
+                if refused.count < MemberName.maximumCompared { refused.append((distinct.position, error)) }
+            }
+        }
+    }
+}

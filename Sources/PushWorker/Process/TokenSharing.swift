@@ -1,4 +1,5 @@
 import NIOCore
+import PushQueue
 
 /// Decides when a lane asks the fleet for a key's provider token, and how long it waits before it signs its own. No
 /// I/O.
@@ -7,9 +8,7 @@ struct TokenSharing {
     static let patience = TimeAmount.seconds(2)
     /// The pause after Redis could not be asked or its clock differs from this machine's.
     static let pause = TimeAmount.seconds(30)
-    /// The age in seconds at which a token must be replaced, without the jitter.
-    let renewalAge: Int64
-    /// Seconds added to that age, so that one worker of the fleet renews and the others find its token when they ask
+    /// Seconds added to the age at which a token must be replaced, so that one worker of the fleet renews and the others find its token when they ask
     /// later.
     let jitter: Int64
 
@@ -22,20 +21,15 @@ struct TokenSharing {
     /// The time at which the token that APNs reported as expired was signed.
     private(set) var refusedAt: Int64 = 0
 
-    /// - Parameters:
-    ///   - renewalAge: in seconds.
-    ///   - jitter: in seconds; random, up to several minutes.
-    init(renewalAge: Int64, jitter: Int64) {
-        self.renewalAge = renewalAge
-        self.jitter = jitter
-    }
+    /// - Parameter jitter: in seconds; random, up to several minutes.
+    init(jitter: Int64) { self.jitter = jitter }
 
     /// Returns true if it is time to ask.
     /// - Parameters:
     ///   - age: the age of the token in use, in seconds; `nil` without one.
     ///   - isReady: true if Redis can be asked.
     mutating func shouldAsk(age: Int64?, isReady: @autoclosure () -> Bool, now: NIODeadline) -> Bool {
-        let isNeeded = isOwed || (age.map { $0 >= renewalAge + jitter } ?? true)
+        let isNeeded = isOwed || (age.map { $0 >= SharedProviderTokens.renewalAge + jitter } ?? true)
         guard isNeeded || refusedAt > 0 else {
             wantedSince = nil
             return false

@@ -69,11 +69,12 @@ struct DispositionTests {
     }
 
     private static func resent(
-        _ reason: Reason, in isolation: Isolation? = nil, counts: Bool = true, app: Disposition.OfApp = .none,
+        _ reason: Reason, in isolation: Isolation? = nil, counts: Bool = true, changesKey: Reason? = nil,
         isUncertain: Bool = false
     ) -> Disposition {
         Disposition(
-            .resend(reason, isolation: isolation, counts: counts), app: app, device: .keep, isUncertain: isUncertain)
+            .resend(reason, isolation: isolation, counts: counts), changesKey: changesKey, device: .keep,
+            isUncertain: isUncertain)
     }
 
     private static func resentLost(in isolation: Isolation) -> Disposition {
@@ -188,7 +189,7 @@ struct DispositionTests {
         Row("A credential that is refused again waits by itself", refusedKey, retried("InvalidProviderToken", 500)),
         Row(
             "A refused key is replaced by the next", refusedKey,
-            resent("InvalidProviderToken", app: .changeKey("InvalidProviderToken"))
+            resent("InvalidProviderToken", changesKey: "InvalidProviderToken")
         ) { $0.hasOtherKey = true },
         Row(
             "Another key does not help against what is forbidden to a certificate", .refused(reason: "BadCertificate"),

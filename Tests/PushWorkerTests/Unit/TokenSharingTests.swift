@@ -9,7 +9,7 @@ struct TokenSharingTests {
 
     @Test("a worker without a token asks at once, once, and waits for a moment before it signs its own")
     func first() {
-        var sharing = TokenSharing(renewalAge: 2400, jitter: 100)
+        var sharing = TokenSharing(jitter: 100)
         #expect(sharing.isAwaited(now: start))
         #expect(sharing.shouldAsk(age: nil, isReady: false, now: start) == false)
         #expect(sharing.shouldAsk(age: nil, isReady: true, now: start + .seconds(1)) == true)
@@ -24,7 +24,7 @@ struct TokenSharingTests {
     @Test("asks again when the token gets old, each worker at a different time")
     func renewal() {
         for jitter in [0, 100, 300] as [Int64] {
-            var sharing = TokenSharing(renewalAge: 2400, jitter: jitter)
+            var sharing = TokenSharing(jitter: jitter)
             #expect(sharing.shouldAsk(age: 2399 + jitter, isReady: true, now: start) == false)
             #expect(sharing.shouldAsk(age: 2400 + jitter, isReady: true, now: start) == true)
         }
@@ -32,7 +32,7 @@ struct TokenSharingTests {
 
     @Test("a worker that cannot ask signs its own at once, and asks again later")
     func withoutRedis() {
-        var sharing = TokenSharing(renewalAge: 2400, jitter: 0)
+        var sharing = TokenSharing(jitter: 0)
         #expect(sharing.shouldAsk(age: nil, isReady: true, now: start) == true)
         sharing.recordFailure(now: start)
         #expect(!sharing.isAwaited(now: start))
@@ -44,7 +44,7 @@ struct TokenSharingTests {
 
     @Test("a token that APNs has refused is reported until there is another, for which the lane waits")
     func refused() {
-        var sharing = TokenSharing(renewalAge: 2400, jitter: 0)
+        var sharing = TokenSharing(jitter: 0)
         _ = sharing.shouldAsk(age: nil, isReady: true, now: start)
         sharing.recordAgreement()
         sharing.recordRefusal(issuedAt: 77)
