@@ -1335,7 +1335,7 @@ final class AppSender: GatewayDelegate {
         line.pace.recordEnd()
         let verdict = Verdict(result, topic: lane.jobs[id].topicSource, isOnChannel: lane.jobs[id].isOnChannel)
         let time = lane.metrics.time() &- inFlight[flight].submittedAt
-        if lane.jobs[id].isTraced { RequestTrace(flight, result, time: time, self)?.record() }
+        if lane.jobs[id].isTraced { trace(flight, result, time: time) }
         if result.isAnswer {
             if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
             lane.metrics.minutes.record(answer: Int(time / 1000), queue: lane.jobs[id].queue.index)

@@ -253,7 +253,10 @@ final class Lane: LoopBound, @unchecked Sendable {
     private func claimIfWorthwhile() {
         switch context.state {
         case .running: break
-        case .quiet: return repeatClaims()
+        case .quiet:
+            // They may have claimed jobs, which no other lane handles as long as this lane's lease lasts.
+            for consumer in consumers { consumer.repeatClaim() }
+            return
         case .starting, .draining, .stopped: return
         }
         let busy = intake.inFlight
@@ -263,9 +266,6 @@ final class Lane: LoopBound, @unchecked Sendable {
             consumers[next].claim(free: max(0, capacity - expected), busy: busy, turn: turn)
         }
     }
-
-    /// Repeats claims that may have claimed jobs, which no other lane handles as long as this lane's lease lasts.
-    private func repeatClaims() { for consumer in consumers { consumer.repeatClaim() } }
 
     private func schedulePump() {
         guard !pumpSoon.isScheduled else { return }

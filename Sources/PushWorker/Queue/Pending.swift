@@ -35,7 +35,7 @@ struct Pending<Question> {
         entries.append(Entry(job: job, question: question))
     }
 
-    /// Returns the entries to ask for next, if any; ``recordAnswer(of:)`` must follow.
+    /// Returns the entries to ask for next, if any; ``recordAnswers(_:)`` must follow.
     /// - Parameter maximum: the maximum number; 0 while Redis can't be asked.
     mutating func next(_ maximum: Int) -> [Entry]? {
         guard !entries.isEmpty, maximum > 0, !isAsking else { return nil }
@@ -43,14 +43,7 @@ struct Pending<Question> {
         return Array(entries.prefix(maximum))
     }
 
-    /// Records an answer, or its absence.
-    /// - Parameter count: the number of first entries that were answered.
-    mutating func recordAnswer(of count: Int) {
-        isAsking = false
-        entries.removeFirst(count)
-    }
-
-    /// Records answers to some of the first entries.
+    /// Records answers to the first entries, or to some of them.
     /// - Parameter areAnswered: true for each entry that was answered.
     mutating func recordAnswers(_ areAnswered: [Bool]) {
         isAsking = false
@@ -142,7 +135,7 @@ final class WaitingJobs {
         call(batch.map(\.question)) { [self, generation = link.queue.generation] result in
             let answers = link.value(of: result, to: request, of: generation) { link.lane.afterRefusal(again) }
             if generation == link.queue.generation {
-                self[keyPath: pending].recordAnswer(of: answers == nil ? 0 : batch.count)
+                self[keyPath: pending].recordAnswers(batch.map { _ in answers != nil })
             }
             guard let answers else { return }
             for (entry, answer) in zip(batch, answers) { answered(entry, answer) }
