@@ -10,54 +10,37 @@ final class ScopeRegister {
 
     struct Key: Hashable {
         let scope: ScopeRecord.Scope
+        /// -1 for a scope that is no app's.
         let app: ScopeID
         var name: ByteBuffer
+        /// That of a topic.
+        var pushType: PushType?
     }
 
     private var ids: [Key: ScopeID] = [:]
     private(set) var keys: [ScopeID: Key] = [:]
-    /// The names of apps, credentials and endpoints.
-    private var wide: [String: ScopeID] = [:]
-    private var wideNames: [ScopeID: String] = [:]
-    /// The last group that was looked up: jobs of a campaign follow one another.
+    /// The last scope that was looked up: jobs of a campaign follow one another.
     private var last: (key: Key, id: ScopeID)?
-    /// The last address that was looked up: most jobs of an app have the same. Its name is made once.
-    private var lastAddress: (topic: ByteBuffer, pushType: PushType, app: ScopeID, id: ScopeID)?
 
-    /// Returns the scope of an app, a credential or an endpoint.
+    /// - Parameter kind: an app, a credential or an endpoint.
     func id(_ kind: ScopeKind, named name: String, now: Int64) -> ScopeID {
-        let key = "\(kind) \(name)"
-        if let known = wide[key] { return known }
-        let id = scopes.add(kind, now: now).id
-        (wide[key], wideNames[id]) = (id, name)
-        return id
+        let scope: ScopeRecord.Scope = kind == .app ? .app : kind == .credential ? .credential : .endpoint
+        return id(of: Key(scope: scope, app: -1, name: ByteBuffer(string: name)), kind, parent: -1, now: now)
     }
 
-    /// Returns the scope of a campaign of an app.
     func campaign(_ name: ByteBuffer, of app: ScopeID, now: Int64) -> ScopeID {
-        narrow(Key(scope: .campaign, app: app, name: name), .group, parent: app, now: now)
+        id(of: Key(scope: .campaign, app: app, name: name), .group, parent: app, now: now)
     }
 
-    /// Returns the scope of a topic and push type of an app.
     func address(_ topic: ByteBuffer, _ pushType: PushType, of app: ScopeID, now: Int64) -> ScopeID {
-        if let last = lastAddress, last.app == app, last.pushType == pushType, last.topic == topic {
-            scopes.recordUse(last.id, now: now)
-            return last.id
-        }
-        var name = topic
-        name.writeString(" (\(pushType.name))")
-        let id = narrow(Key(scope: .topic, app: app, name: name), .group, parent: app, now: now)
-        // A copy, because the topic is a part of a claim.
-        lastAddress = (ByteBuffer(bytes: topic.readableBytesView), pushType, app, id)
-        return id
+        id(of: Key(scope: .topic, app: app, name: topic, pushType: pushType), .group, parent: app, now: now)
     }
 
-    /// Returns the scope of a job with many tokens.
     func job(_ identity: ByteBuffer, in group: ScopeID, of app: ScopeID, now: Int64) -> ScopeID {
-        narrow(Key(scope: .job, app: app, name: identity), .job, parent: group, now: now)
+        id(of: Key(scope: .job, app: app, name: identity), .job, parent: group, now: now)
     }
 
-    private func narrow(_ asked: Key, _ kind: ScopeKind, parent: ScopeID, now: Int64) -> ScopeID {
+    private func id(of asked: Key, _ kind: ScopeKind, parent: ScopeID, now: Int64) -> ScopeID {
         if let last, last.key == asked {
             scopes.recordUse(last.id, now: now)
             return last.id
@@ -71,10 +54,7 @@ final class ScopeRegister {
             // A copy: the name is a part of a claim, of which a mebibyte would stay as long as the scope.
             key.name = ByteBuffer(bytes: asked.name.readableBytesView)
             let (new, forgotten) = scopes.add(kind, parent: parent, now: now)
-            if let forgotten {
-                if let old = keys.removeValue(forKey: forgotten) { ids[old] = nil }
-                if lastAddress?.id == forgotten { lastAddress = nil }
-            }
+            if let old = forgotten.flatMap({ keys.removeValue(forKey: $0) }) { ids[old] = nil }
             (ids[key], keys[new], id) = (new, key, new)
         }
         last = (key, id)
@@ -83,20 +63,20 @@ final class ScopeRegister {
 
     /// The kind and the name of a scope, for people.
     func name(of id: ScopeID) -> (scope: ScopeRecord.Scope, name: String, app: String?) {
-        if let key = keys[id] { return (key.scope, String(buffer: key.name), wideNames[key.app]) }
-        let name = wideNames[id] ?? ""
-        switch scopes[id].kind {
-        case .credential: return (.credential, name, onlyApp(of: id))
-        case .endpoint: return (.endpoint, name, onlyApp(of: id))
-        case .app, .group, .job: return (.app, name, name)
+        guard let key = keys[id] else { return (.app, "", nil) }
+        let name = String(buffer: key.name)
+        switch key.scope {
+        case .job, .campaign: return (key.scope, name, appName(key.app))
+        case .topic: return (.topic, name + (key.pushType.map { " (\($0.name))" } ?? ""), appName(key.app))
+        case .app: return (.app, name, name)
+        case .credential, .endpoint:
+            // Unless several apps have it.
+            let apps = scopes.apps(of: id)
+            return (key.scope, name, apps.count == 1 ? appName(apps[0]) : nil)
         }
     }
 
-    /// The app of a credential or an endpoint, unless several apps have it.
-    private func onlyApp(of id: ScopeID) -> String? {
-        let apps = scopes.apps(of: id)
-        return apps.count == 1 ? wideNames[apps[0]] : nil
-    }
+    private func appName(_ app: ScopeID) -> String? { keys[app].map { String(buffer: $0.name) } }
 
     // MARK: Records
 

@@ -18,7 +18,7 @@ struct ScopesTests {
                 _ = register.address(name, .alert, of: app, now: Int64(round))
             }
         }
-        #expect(register.keys.count == 3 * 14)
+        #expect(register.keys.count == 1 + 3 * 14)
         #expect(register.keys.values.allSatisfy { $0.name.storageCapacity < 1000 })
     }
 
