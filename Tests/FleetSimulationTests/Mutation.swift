@@ -211,14 +211,7 @@ enum Mutation: String, CaseIterable, Sendable {
                 "local attempt = (members.attempt or 1) + (spends and 1 or 0)",
                 "spends = false local attempt = members.attempt or 1"
             )
-        case .slowedByHalf, .concludesFromFew, .probesWithoutPauses, .probesTooLate, .sharesScopes,
-            .failedTakeTurns, .retriesAreWitnesses, .triesOldConnections, .hidesCampaigns:
-            nil
-        case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
-            .confirmsRefusedSettlements, .goesByOwnClock, .forgetsThrottles, .hidesThrottles,
-            .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce, .settlesOnlyWholeJobs,
-            .enforcesDeadlinesLate, .sendsReplaced, .dropsNewest, .leavesAcceptedTokens:
-            nil
+        default: nil
         }
     }
 }

@@ -3,7 +3,6 @@ import NIOCore
 import PushQueue
 import Telemetry
 
-/// The state of a lane.
 enum LaneState {
     case starting
     case running
@@ -44,7 +43,6 @@ final class SoonTask {
 /// Belongs to the lane's event loop.
 final class LaneContext {
     let eventLoop: any EventLoop
-    /// The lane's index in the worker.
     let index: Int
     let logger: Logger
     /// The ongoing problems of all lanes of the process, for the log.
@@ -186,4 +184,44 @@ final class LaneContext {
             kind, count: count, level, message(), logger ?? self.logger, now: now,
             metadata: metadata().merging(["event": "\(event)"]) { $1 }, example: example())
     }
+}
+
+/// The end of a lane: it awaits answers until a deadline, then settlements for a short time. No I/O.
+struct Drain {
+    enum Step: Equatable {
+        /// Answers to requests in flight are awaited.
+        case answering
+        /// The time for answers has expired; Redis gets a short time for the settlements.
+        case settling
+        /// The time for settlements has expired too.
+        case givenUp
+    }
+
+    /// The time for settlements after the deadline for answers.
+    static let settlementTime = TimeAmount.seconds(2)
+
+    private(set) var step = Step.answering
+    private var deadline: NIODeadline
+
+    /// - Parameter limit: the time for answers.
+    init(within limit: TimeAmount, now: NIODeadline) { deadline = now + limit }
+
+    /// Moves to the next step once the time of the current one has expired.
+    /// - Returns: the new step; `nil` if it has not changed.
+    mutating func advance(now: NIODeadline) -> Step? {
+        guard now >= deadline else { return nil }
+        switch step {
+        case .answering:
+            step = .settling
+            deadline = now + Self.settlementTime
+        case .settling: step = .givenUp
+        case .givenUp: return nil
+        }
+        return step
+    }
+
+    /// Records that the process did not run for some time, in which nothing could arrive.
+    mutating func stoodStill(for time: TimeAmount) { deadline = deadline + time }
+
+    var isGivenUp: Bool { step == .givenUp }
 }
