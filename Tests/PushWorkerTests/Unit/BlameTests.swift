@@ -46,23 +46,19 @@ struct BlameTests {
         { now in (time..<time + step).contains(now) ? [String](repeating: members, count: count) : [] }
     }
 
-    private static func refusal(_ reason: APNSReason) -> RequestResult {
-        .response(Response(status: reason.status, reason: reason))
-    }
-
     private static let step = 50
 
     static let scenes: [Scene] = [
         Scene(
-            "B1: 10 calls per second to tokens of alerts", answer: refusal(.deviceTokenNotForTopic),
+            "B1: 10 calls per second to tokens of alerts", answer: .answer(.deviceTokenNotForTopic),
             culprit: "com.example.shop.voip (voip)", bad: each(10, alert + #","push_type":"voip""#)),
         Scene(
-            "B2: 200 jobs with another topic", good: 5, answer: refusal(.deviceTokenNotForTopic),
+            "B2: 200 jobs with another topic", good: 5, answer: .answer(.deviceTokenNotForTopic),
             culprit: "com.example.other (alert)", bad: once(200, alert + #","topic":"com.example.other""#)),
         Scene(
-            "B3: a campaign of another environment", good: 5, answer: refusal(.badDeviceToken), culprit: "bad",
+            "B3: a campaign of another environment", good: 5, answer: .answer(.badDeviceToken), culprit: "bad",
             bad: once(500, alert + #","campaign":"bad""#)),
-        Scene("B4: one job whose key is refused", answer: refusal(.invalidProviderToken), bad: once(1, alert)),
+        Scene("B4: one job whose key is refused", answer: .answer(.invalidProviderToken), bad: once(1, alert)),
         Scene(
             "B5: one job that is answered without a reason", answer: .response(Response(status: 400)),
             bad: once(1, alert + #","id":"order-7""#)),
@@ -70,25 +66,25 @@ struct BlameTests {
             "B5: one job with a new reason and 403", answer: .response(Response(status: 403, reasonText: "QuiteNew")),
             bad: once(1, alert)),
         Scene(
-            "B6: one in a hundred is refused the key", good: 20, answer: refusal(.invalidProviderToken), share: 0.01,
+            "B6: one in a hundred is refused the key", good: 20, answer: .answer(.invalidProviderToken), share: 0.01,
             bad: { _ in [] }),
         Scene(
-            "B7: 5 % are server errors", good: 20, seconds: 60, answer: refusal(.serviceUnavailable),
+            "B7: 5 % are server errors", good: 20, seconds: 60, answer: .answer(.serviceUnavailable),
             bad: each(1, alert)),
         Scene(
             "B8: 30 server errors, and a good push every 20 s", good: 0.05, seconds: 120,
-            answer: refusal(.serviceUnavailable), bad: once(30, alert)),
+            answer: .answer(.serviceUnavailable), bad: once(30, alert)),
         Scene(
             "B9: 5 silent jobs, and a good push every 20 s", good: 0.05, seconds: 120, answer: nil, bad: once(5, alert)),
         Scene(
-            "30 server errors per second", answer: refusal(.internalServerError), bad: each(20, alert)),
+            "30 server errors per second", answer: .answer(.internalServerError), bad: each(20, alert)),
         Scene(
             "A proxy's 410 for a campaign", answer: .response(Response(status: 410)), culprit: "bad",
             bad: each(20, alert + #","campaign":"bad""#)),
-        Scene("Jobs that are too large", answer: refusal(.payloadTooLarge), bad: each(20, alert)),
-        Scene("Throttled tokens", answer: refusal(.tooManyRequests), bad: each(20, alert)),
+        Scene("Jobs that are too large", answer: .answer(.payloadTooLarge), bad: each(20, alert)),
+        Scene("Throttled tokens", answer: .answer(.tooManyRequests), bad: each(20, alert)),
         Scene(
-            "A campaign that a key may not send to", answer: refusal(.forbidden), culprit: "bad",
+            "A campaign that a key may not send to", answer: .answer(.forbidden), culprit: "bad",
             bad: once(300, alert + #","campaign":"bad""#)),
     ]
 
@@ -117,7 +113,7 @@ struct BlameTests {
                 if random.unit() < plan.share { unlucky.insert(token) }
                 scene.queue.jobs.append(EngineScene.job(token))
             }
-            if scene.queue.returnDue() || !scene.queue.jobs.isEmpty { scene.lane.wake(QueueID(index: 0)) }
+            if scene.queue.returnDue() || !scene.queue.jobs.isEmpty { scene.wake() }
             scene.run(.milliseconds(Int64(Self.step)))
             for index in scene.transport.submitted.indices.reversed() {
                 let token = String(buffer: scene.transport.submitted[index].notification.deviceToken.hex)
@@ -134,7 +130,7 @@ struct BlameTests {
                 && plan.answer == nil && time > 7000
             if !scene.lane.observer.report().isReady { notReady += 1 }
             if time % 1000 == 0 {
-                records += scene.context.scopes.records(now: scene.loop.now.milliseconds, offset: 0)
+                records += scene.records
             }
         }
         let late = pushed.values.count { $0 >= 0 && $0 < (plan.seconds - 1) * 1000 }
@@ -144,6 +140,6 @@ struct BlameTests {
         if let culprit = plan.culprit {
             #expect(records.contains { $0.name == culprit && $0.state == .slow }, "\(records.last as Any)")
         }
-        #expect(scene.stores.fakeFleet.invalid.count <= 16, "at most what the last good tokens vouch for")
+        #expect(scene.fleet.invalid.count <= 16, "at most what the last good tokens vouch for")
     }
 }

@@ -57,9 +57,9 @@ struct DeferralTests {
             scene.pushOne(token: String(token), limit.members)
             scene.answer(.badDeviceToken)
         }
-        #expect(scene.queue.postponed.count == 10 && scene.stores.fakeFleet.invalid.count == 8)
+        #expect(scene.queue.postponed.count == 10 && scene.fleet.invalid.count == 8)
         // They return together, and all except the first wait for a turn.
-        scene.stores.fakeFleet.turns = (0..<10).map { $0 * 1000 }
+        scene.fleet.turns = (0..<10).map { $0 * 1000 }
         scene.claimPostponed(after: .seconds(30))
         #expect(scene.queue.postponed.count == 19)
         let (failure, deferral) = try last(scene)
@@ -73,7 +73,7 @@ struct DeferralTests {
         scene.transport.lose()
         scene.run()
         #expect(try last(scene).failure?.reason == "ConnectionLost")
-        scene.stores.fakeFleet.turns = [5000]
+        scene.fleet.turns = [5000]
         scene.claimPostponed(after: .seconds(60))
         #expect(scene.transport.submitted.isEmpty)
         #expect(try last(scene).failure?.reason == "ConnectionLost")
@@ -91,7 +91,7 @@ struct DeferralTests {
         let scene = try limit.scene()
         scene.pushOne(token: "bb", limit.members)
         scene.finish(.serviceUnavailable)
-        scene.stores.fakeFleet.turns = [5000]
+        scene.fleet.turns = [5000]
         scene.claimPostponed(after: .seconds(60))
         #expect(try last(scene).deferral?.reason == limit.reason)
         scene.claimPostponed(after: .seconds(6))
@@ -126,7 +126,7 @@ struct DeferralTests {
     func rest() throws {
         let limit = Limit.campaign
         let scene = try limit.scene()
-        scene.stores.fakeFleet.turns = [5000]
+        scene.fleet.turns = [5000]
         let job = EngineScene.fanOut(["aa", "bb"], limit.members)
         scene.push(#"{"apns_worker":1,"attempt":2,"error":{"reason":"NoAnswer","at":7},"job":\#(job)}"#)
         scene.claimPostponed(after: .seconds(6))

@@ -66,7 +66,7 @@ struct DispatchTests {
         scene.run()
         #expect(scene.transport.tokens == ["bb"] && scene.queue.dead.count == 1)
         scene.finish()
-        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
+        #expect(scene.isDone)
     }
 
     // MARK: Expiration
@@ -102,12 +102,12 @@ struct DispatchTests {
     @Test("A call that waits too long for the app's rate never rings", arguments: calls)
     func lateCallAtRate(members: String) throws {
         let scene = try EngineScene { $0.apps[0].maximumPerSecond = 1 }
-        scene.stores.fakeFleet.rateWait = 1000
+        scene.fleet.rateWait = 1000
         scene.push(EngineScene.fanOut((0..<45).map { String(1000 + $0) }, members))
         for _ in 0..<500 {
             scene.run(.milliseconds(100))
             while !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
-            if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
+            scene.returnDue()
         }
         let sent = scene.transport.sent.count
         #expect(sent > 20 && sent <= 31 && scene.stats["expired"] == 45 - sent, "\(sent) \(scene.stats)")
@@ -121,7 +121,7 @@ struct DispatchTests {
         scene.push(EngineScene.job("aa", members))
         for _ in 0..<400 {
             scene.run(.milliseconds(100))
-            if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
+            scene.returnDue()
         }
         #expect(scene.transport.sent.isEmpty && scene.stats["expired"] == 1 && scene.queue.held.isEmpty)
     }
@@ -169,18 +169,18 @@ struct DispatchTests {
             default: for _ in 0..<Int.random(in: 1...30, using: &random) { answer() }
             }
             scene.run(.milliseconds(.random(in: 0...300, using: &random)))
-            if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
+            scene.returnDue()
         }
         scene.transport.refusals = 0
         scene.transport.streams = 1000
         for _ in 0..<600 where !scene.queue.held.isEmpty || !scene.queue.jobs.isEmpty || scene.queue.hasWaiting {
             scene.run(.milliseconds(300))
-            if scene.queue.returnDue() { scene.lane.wake(QueueID(index: 0)) }
+            scene.returnDue()
             while !scene.transport.submitted.isEmpty { answer() }
         }
         let twice = delivered.filter { $0.value > 1 }
         #expect(Set(delivered.keys) == expected && twice.isEmpty, "\(twice) \(scene.queue.stats) \(scene.counters)")
-        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
-        #expect(scene.lane.senders[0].line.unsubmitted == 0)
+        #expect(scene.isDone)
+        #expect(scene.sender.line.unsubmitted == 0)
     }
 }

@@ -26,14 +26,14 @@ struct EngineOutageTests {
         scene.queue.jobs = (0..<jobs).map { EngineScene.job(String(10_000 + $0) + "0") }
         let begin = scene.loop.now
         scene.pass(.hours(1)) {
-            outage == .silence ? nil : .response(Response(status: 503, reason: .serviceUnavailable))
+            outage == .silence ? nil : .answer(.serviceUnavailable)
         }
         let requests = scene.transport.sent.count
         // What was in flight at the beginning and sixty more, then a fresh one and a retry per second, after five minutes
         // every five seconds.
         #expect(requests >= 100 && requests < 160 + 2 * (300 + 55 * 60 / 5) + 100, "\(requests) requests")
         #expect(scene.queue.dead.isEmpty, "\(scene.stats)")
-        #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) })
+        #expect(scene.spentNoAttempt)
         #expect(scene.counters.possibleDuplicates <= (outage == .silence ? requests : 0))
         #expect(scene.log.events.contains("scope_slow"))
         #expect(scene.loop.now - begin >= .hours(1))
@@ -44,15 +44,15 @@ struct EngineOutageTests {
         #expect(scene.queue.stats["delivered"] == jobs && scene.queue.dead.isEmpty, "\(scene.stats)")
         #expect(Set(scene.transport.tokens).count == jobs)
         #expect(scene.log.events.contains("scope_good"))
-        #expect(scene.queue.held.isEmpty && scene.lane.intake.inFlight == 0 && scene.context.jobs.count == 0)
+        #expect(scene.isDone)
     }
 
     @Test("shows the endpoint's state in the heartbeat while it lasts, also between probes")
     func visible() throws {
         scene.queue.jobs = (0..<400).map { EngineScene.job(String(100_000 + $0)) }
-        scene.pass(.minutes(1)) { .response(Response(status: 503, reason: .serviceUnavailable)) }
-        let sender = scene.lane.senders[0]
-        let record = try #require(scene.context.scopes.records(now: scene.loop.now.milliseconds, offset: 0).first)
+        scene.pass(.minutes(1)) { .answer(.serviceUnavailable) }
+        let sender = scene.sender
+        let record = try #require(scene.records.first)
         #expect(record.scope == .endpoint && record.state == .slow && record.reason == "ServiceUnavailable")
         #expect(record.jobs.isEmpty && record.failures >= 60)
         #expect(sender.problem?.contains("ServiceUnavailable") == true)
@@ -69,40 +69,30 @@ struct EngineOutageTests {
         for number in 0..<100 {
             scene.queue.jobs.append(#"{"app":"shop","alert":"x","token":"\#(1000 + number)"}"#)
         }
-        scene.pass(.seconds(3)) { .response(Response(status: 503, reason: .serviceUnavailable)) }
-        #expect(!scene.lane.senders[0].sendsFreely)
+        scene.pass(.seconds(3)) { .answer(.serviceUnavailable) }
+        #expect(!scene.sender.sendsFreely)
         for number in 0..<50 {
             scene.queue.jobs.append(#"{"app":"shop","alert":"x","token":"\#(2000 + number)"}"#)
             scene.queue.jobs.append(#"{"app":"news","alert":"x","token":"\#(3000 + number)"}"#)
         }
-        scene.lane.wake(QueueID(index: 0))
+        scene.wake()
         scene.run(.milliseconds(500))
         #expect(scene.transport(1).sent.count == 50)
         #expect(scene.queue.stats["deferred:EndpointUnavailable"] ?? 0 > 10 && scene.queue.dead.isEmpty)
-    }
-
-    @Test("is not disturbed by failures between answers")
-    func occasional() throws {
-        for number in 0..<60 {
-            scene.pushOne(token: String(1000 + number))
-            if number % 5 == 0 { scene.answer(EngineScene.delivered) } else { scene.answer(.serviceUnavailable) }
-        }
-        #expect(scene.lane.senders[0].sendsFreely && scene.transport.sent.count == 60)
-        #expect(!scene.log.events.contains("scope_slow"))
     }
 
     @Test("gives up a call within seconds, also in an outage", arguments: ["voip", "pushtotalk"])
     func calls(type: String) throws {
         // Other jobs keep the endpoint slow.
         scene.queue.jobs = (0..<100).map { EngineScene.job(String(100_000 + $0)) }
-        scene.pass(.seconds(2)) { .response(Response(status: 503, reason: .serviceUnavailable)) }
+        scene.pass(.seconds(2)) { .answer(.serviceUnavailable) }
         let begin = scene.loop.now
         for number in 0..<20 { scene.pushOne(token: String(2000 + number), #""alert":"x","push_type":"\#(type)""#) }
         var last = begin
         scene.pass(.minutes(10)) {
             let calls = scene.transport.submitted.contains { $0.notification.pushType != .alert }
             if calls { last = scene.loop.now }
-            return .response(Response(status: 503, reason: .serviceUnavailable))
+            return .answer(.serviceUnavailable)
         }
         #expect(scene.queue.stats["expired"] == 20 && scene.queue.dead.isEmpty, "\(scene.stats)")
         // A job that has waited for less than a second is not checked again.
@@ -144,27 +134,13 @@ struct EngineOutageTests {
 
     // MARK: Unusual answers
 
-    @Test("gives up one forbidden job after its attempts, while others are delivered")
-    func forbiddenJob() throws {
-        scene.pushOne(token: "aa")
-        for number in 0..<300 where scene.queue.dead.isEmpty {
-            scene.passByToken(.seconds(10)) { token in
-                token == "aa"
-                    ? .response(Response(status: 403, reason: .forbidden)) : EngineScene.delivered
-            }
-            scene.pushOne(token: String(1000 + number))
-        }
-        #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"])
-        #expect(scene.queue.stats["deferred"] == nil)
-    }
-
     @Test("loses and ends nothing while another server answers everything", arguments: [302, 400, 404, 407, 410, 421])
     func notAPNs(status: Int) throws {
         scene.queue.jobs = (0..<200).map { EngineScene.job(String(100_000 + $0)) }
         scene.pass(.minutes(20)) { .response(Response(status: status)) }
-        #expect(scene.queue.dead.isEmpty && scene.stores.fakeFleet.invalid.isEmpty)
-        #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) })
-        #expect(!scene.lane.senders[0].sendsFreely)
+        #expect(scene.queue.dead.isEmpty && scene.fleet.invalid.isEmpty)
+        #expect(scene.spentNoAttempt)
+        #expect(!scene.sender.sendsFreely)
         scene.pass(.minutes(40)) { EngineScene.delivered }
         #expect(scene.queue.stats["delivered"] == 200, "\(scene.stats)")
     }
@@ -191,14 +167,14 @@ struct EngineOutageTests {
     @Test("marks a token that the gateway names late, while it accepts others")
     func lateToken() throws {
         let token = ByteBuffer(string: "abcd")
-        scene.lane.senders[0].gateway(dropped: 1, refusing: token, with: .invalidToken)
+        scene.sender.gateway(dropped: 1, refusing: token, with: .invalidToken)
         scene.run()
-        #expect(scene.stores.fakeFleet.invalid.isEmpty, "it may be the certificate")
+        #expect(scene.fleet.invalid.isEmpty, "it may be the certificate")
         scene.finishEach(1000..<1003, .confirmed)
-        scene.lane.senders[0].gateway(dropped: 1, refusing: token, with: .invalidToken)
-        scene.lane.senders[0].gateway(dropped: 1, refusing: token, with: .processingError)
+        scene.sender.gateway(dropped: 1, refusing: token, with: .invalidToken)
+        scene.sender.gateway(dropped: 1, refusing: token, with: .processingError)
         scene.run()
-        #expect(scene.stores.fakeFleet.invalid.map(\.token) == [token])
+        #expect(scene.fleet.invalid.map(\.token) == [token])
     }
 
     @Test("tries the next key also for the other spelling of a wrong environment that APNs sends")
@@ -215,8 +191,8 @@ struct EngineOutageTests {
         let (own, others) = (try Self.source(key), try Self.source(key))
         let scene = try EngineScene(isStarted: false) { $0.apps[0].credential = .providerTokens([own]) }
         let fleetToken = try others.token(now: 1_800_000_000 - 60).jwt
-        scene.stores.fakeFleet.providerToken = fleetToken
-        scene.stores.fakeFleet.isReady = false
+        scene.fleet.providerToken = fleetToken
+        scene.fleet.isReady = false
         scene.queue.isReady = false
         try scene.start()
         scene.run(TokenSharing.patience * 2)
@@ -224,7 +200,7 @@ struct EngineOutageTests {
         scene.pushOne()
         scene.run(.seconds(1))
         #expect(scene.transport.providerTokens.isEmpty && scene.transport.sent.isEmpty)
-        scene.stores.fakeFleet.isReady = true
+        scene.fleet.isReady = true
         scene.run(.seconds(1))
         #expect(scene.transport.providerTokens == [fleetToken] && scene.transport.sent.count == 1)
     }

@@ -8,6 +8,9 @@ import TLS
 import TestSupport
 import Testing
 
+import struct Foundation.Data
+import struct Foundation.URL
+
 @testable import PushQueue
 @testable import PushWorker
 @testable import Redis
@@ -100,8 +103,7 @@ final class EngineScene: @unchecked Sendable {
 
     /// Pushes jobs and makes the lane claim them.
     func push(_ bodies: String...) {
-        queue.jobs += bodies
-        lane.wake(QueueID(index: 0))
+        add(bodies)
         run(.milliseconds(20))
     }
 
@@ -139,6 +141,45 @@ final class EngineScene: @unchecked Sendable {
     var stats: [String: Int] { queue.stats.filter { !$0.key.contains(":") } }
 
     var counters: LaneCounters { lane.context.metrics.counters }
+
+    var fleet: FakeFleet { stores.fakeFleet }
+
+    /// The first app's.
+    var sender: AppSender { lane.senders[0] }
+
+    var records: [ScopeRecord] { context.scopes.records(now: loop.now.milliseconds, offset: 0) }
+
+    /// True if no postponed job has spent an attempt.
+    var spentNoAttempt: Bool { queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) } }
+
+    /// True if nothing is left of any job.
+    var isDone: Bool { queue.held.isEmpty && lane.intake.inFlight == 0 && context.jobs.count == 0 }
+
+    /// Makes the lane look for jobs.
+    func wake() { lane.wake(QueueID(index: 0)) }
+
+    /// Adds jobs to the queue and makes the lane look for them, without passing time.
+    func add(_ jobs: [String]) {
+        queue.jobs += jobs
+        wake()
+    }
+
+    /// Adds the postponed jobs that are due to the queue again.
+    func returnDue() { if queue.returnDue() { wake() } }
+
+    /// A token that was invalid for a topic before any job was made.
+    static func invalid(_ token: String, topic: String = "com.example.shop") -> InvalidToken {
+        InvalidToken(
+            token: ByteBuffer(string: token), at: 5000, reason: "Unregistered", topic: ByteBuffer(string: topic),
+            environment: "production", source: .apns)
+    }
+}
+
+extension RequestResult {
+    /// The answer of APNs with a reason.
+    static func answer(_ reason: APNSReason, status: Int? = nil) -> RequestResult {
+        .response(Response(status: status ?? reason.status, reason: reason))
+    }
 }
 
 /// A generator of the same number each time: the middle of each range of integers, and the end of each range of `Double`.
@@ -814,5 +855,81 @@ extension LaneCounters {
         case .deferred: deferred
         case .scheduled: scheduled
         }
+    }
+}
+
+extension EngineScene {
+    /// Ends the oldest unanswered request, and settles its job.
+    func finish(_ result: RequestResult = delivered) {
+        answer(result)
+        run()
+    }
+
+    func finish(_ reason: APNSReason, retryAfter: Int? = nil) {
+        answer(reason, retryAfter: retryAfter)
+        run()
+    }
+
+    /// Pushes jobs with these tokens, and ends each request before the next.
+    func finishEach(_ tokens: Range<Int>, _ result: RequestResult = delivered) {
+        for token in tokens {
+            pushOne(token: String(token))
+            answer(result)
+        }
+    }
+
+    /// Delivers the notifications in flight until there are none.
+    func deliverAll() {
+        while !transport.submitted.isEmpty { answer(Self.delivered) }
+        run()
+    }
+
+    /// Advances time. Jobs return when they are due, and requests of the first app are answered at once, or not at all.
+    func pass(_ time: TimeAmount, answer: () -> RequestResult?) { passByToken(time) { _ in answer() } }
+
+    /// The same.
+    /// - Parameter answer: gets the device token of each request.
+    func passByToken(_ time: TimeAmount, answer: (String) -> RequestResult?) {
+        let end = loop.now + time
+        var since: [UInt64: NIODeadline] = [:]
+        while loop.now < end {
+            run(.milliseconds(200))
+            if queue.returnDue() { lane.wake(QueueID(index: 0)) }
+            let now = loop.now
+            for index in transport.submitted.indices.reversed() {
+                if let result = answer(String(buffer: transport.submitted[index].notification.deviceToken.hex)) {
+                    transport.isUnanswered = false
+                    transport.answer(result, at: index)
+                    continue
+                }
+                let began = since[transport.submitted[index].tag] ?? now
+                since[transport.submitted[index].tag] = began
+                if now - began >= .seconds(5) { transport.isUnanswered = true }
+                guard now - began >= .seconds(20) else { continue }
+                since[transport.submitted[index].tag] = nil
+                transport.answer(.uncertain(.timedOut), at: index)
+            }
+        }
+    }
+
+    /// A signing key for which requests need a token.
+    static func keyCredential() throws -> AppConfiguration.Credential {
+        let key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
+        return .providerTokens([try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")])
+    }
+
+    /// Makes the lane claim postponed jobs, of which some must be due.
+    func claimPostponed(after time: TimeAmount, _ sourceLocation: SourceLocation = #_sourceLocation) {
+        run(time)
+        #expect(queue.returnDue(), sourceLocation: sourceLocation)
+        lane.wake(QueueID(index: 0))
+        run()
+    }
+}
+
+extension JobCommands.Command {
+    init(_ change: (inout JobCommands.Command) -> Void) {
+        self.init()
+        change(&self)
     }
 }

@@ -27,35 +27,31 @@ struct EngineTests {
     /// Answers of each kind, for a job with one token whose topic is the app's. `VerdictTests` has all answers.
     static let rows: [(RequestResult, Becomes, reason: String?)] = [
         (EngineScene.delivered, .ended(.delivered), nil),
-        (answer(.unregistered), .ended(.invalidToken), "Unregistered"),
-        (answer(.badDeviceToken), .postponed(.retried), "BadDeviceToken"),
-        (answer(.tooManyRequests), .postponed(.retried), "TooManyRequests"),
-        (answer(.serviceUnavailable), .postponed(.retried), "ServiceUnavailable"),
+        (.answer(.unregistered), .ended(.invalidToken), "Unregistered"),
+        (.answer(.badDeviceToken), .postponed(.retried), "BadDeviceToken"),
+        (.answer(.tooManyRequests), .postponed(.retried), "TooManyRequests"),
+        (.answer(.serviceUnavailable), .postponed(.retried), "ServiceUnavailable"),
         (.response(Response(status: 502)), .postponed(.retried), "HTTP502"),
         (.uncertain(.timedOut), .postponed(.retried), "NoAnswer"),
         (.uncertain(.connectionLost("x")), .postponed(.retried), "ConnectionLost"),
         (.notProcessed(.goingAway(reason: nil)), .resent, "GoAway"),
         (.notProcessed(.refusedStream), .resent, "RefusedStream"),
         (.notProcessed(.noOtherConnection), .postponed(.deferred), "NoOtherConnection"),
-        (answer(.tooManyProviderTokenUpdates), .resent, "TooManyProviderTokenUpdates"),
-        (answer(.forbidden), .resent, "Forbidden"),
-        (answer(.broadcastFeatureNotEnabled), .postponed(.deferred), "BroadcastFeatureNotEnabled"),
+        (.answer(.tooManyProviderTokenUpdates), .resent, "TooManyProviderTokenUpdates"),
+        (.answer(.forbidden), .resent, "Forbidden"),
+        (.answer(.broadcastFeatureNotEnabled), .postponed(.deferred), "BroadcastFeatureNotEnabled"),
         (.response(Response(status: 404)), .postponed(.retried), "HTTP404"),
         (.response(Response(status: 400, reasonText: "NewReason")), .postponed(.retried), "NewReason"),
         (.response(Response(status: 410)), .postponed(.retried), "HTTP410"),
-        (answer(.unregistered, status: 500), .postponed(.retried), "HTTP500"),
-        (answer(.invalidProviderToken), .resent, "InvalidProviderToken"),
-        (answer(.topicDisallowed), .postponed(.retried), "TopicDisallowed"),
-        (answer(.payloadTooLarge), .ended(.dead), "PayloadTooLarge"),
+        (.answer(.unregistered, status: 500), .postponed(.retried), "HTTP500"),
+        (.answer(.invalidProviderToken), .resent, "InvalidProviderToken"),
+        (.answer(.topicDisallowed), .postponed(.retried), "TopicDisallowed"),
+        (.answer(.payloadTooLarge), .ended(.dead), "PayloadTooLarge"),
         (.refused(.processingError), .postponed(.retried), "ProcessingError"),
         (.refused(.missingTopic), .postponed(.retried), "MissingTopic"),
         (.refused(.invalidPayloadSize), .ended(.dead), "InvalidPayloadSize"),
         (.notProcessed(.discarded), .resent, "Discarded"),
     ]
-
-    private static func answer(_ reason: APNSReason, status: Int? = nil) -> RequestResult {
-        .response(Response(status: status ?? reason.status, reason: reason))
-    }
 
     @Test("ends, retries, defers or sends again by the answer", arguments: rows.indices)
     func answers(row: Int) throws {
@@ -77,7 +73,7 @@ struct EngineTests {
             scene.finish()
             #expect(scene.stats == ["delivered": 1])
         }
-        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.intake.inFlight == 0)
+        #expect(scene.isDone)
     }
 
     @Test("writes an invalid token before its job is settled")
@@ -85,8 +81,12 @@ struct EngineTests {
         scene.pushOne()
         let since: Int64 = 1_700_000_000_123
         scene.transport.answer(.response(Response(status: 410, reason: .unregistered, timestamp: since)))
-        scene.run(.microseconds(10_500))
-        let token = try #require(scene.stores.fakeFleet.invalid.first ?? scene.afterMarking())
+        // No settlement may come before.
+        for _ in 0..<100 where scene.fleet.invalid.isEmpty {
+            #expect(scene.queue.stats["invalid_token"] == nil)
+            scene.run(.milliseconds(1))
+        }
+        let token = try #require(scene.fleet.invalid.first)
         #expect(
             token.at == since && token.reason == "Unregistered"
                 && token.topic.map { String(buffer: $0) } == "com.example.shop")
@@ -102,7 +102,7 @@ struct EngineTests {
         let now = EngineScene.time(scene.loop.now)
         scene.transport.answer(.response(Response(status: 410, reason: .unregistered, timestamp: now + ahead)))
         scene.run()
-        let token = try #require(scene.stores.fakeFleet.invalid.first)
+        let token = try #require(scene.fleet.invalid.first)
         #expect(isTaken ? token.at == now + ahead : (now - 100...now).contains(token.at))
     }
 
@@ -134,14 +134,6 @@ struct EngineTests {
         #expect(scene.queue.dead.first?.members.contains(#""error":"TooManyRequests""#) == true)
     }
 
-    @Test("ends a job that would expire before its next attempt")
-    func expires() throws {
-        let second = EngineScene.time(scene.loop.now) / 1000 + 1
-        scene.pushOne(token: "ab", #""alert":"hi","expiration":\#(second)"#)
-        scene.finish(.serviceUnavailable, retryAfter: 60)
-        #expect(scene.stats == ["expired": 1])
-    }
-
     @Test("settles jobs with the results of their notifications", arguments: [ResultsKept.all, .failures])
     func results(kept: ResultsKept) throws {
         let scene = try EngineScene { $0.queues[0].limits.results = kept }
@@ -152,15 +144,6 @@ struct EngineTests {
         scene.finish()
         #expect(scene.stats == ["delivered": 3, "dead": 1] || scene.stats == ["delivered": 3, "dead": 1, "mixed": 1])
         #expect(scene.queue.held.isEmpty && scene.queue.results == (kept == .all ? 3 : 1))
-    }
-
-    @Test("has APNs' requested pause in the retry")
-    func retryAfter() throws {
-        scene.pushOne()
-        scene.finish(.serviceUnavailable, retryAfter: 7)
-        let due = try #require(scene.queue.postponed.first.flatMap { Int($0.due.dropFirst()) })
-        #expect((7000...8000).contains(due))
-        #expect(scene.queue.postponed.first?.body.contains(#""attempt":1"#) == true)
     }
 
     @Test("A token that is refused while nothing is accepted is retried, and spends no attempt.")
@@ -176,21 +159,21 @@ struct EngineTests {
     @Test("Twelve bad tokens at the end of a list are marked, and the app is not slowed.")
     func badEnd() throws {
         scene.finishEach(1000..<1020)
-        scene.finishEach(2000..<2012, Self.answer(.badDeviceToken))
+        scene.finishEach(2000..<2012, .answer(.badDeviceToken))
         scene.run()
-        #expect(scene.stores.fakeFleet.invalid.count == 12 && scene.context.scopes.scopes.isQuiet)
+        #expect(scene.fleet.invalid.count == 12 && scene.context.scopes.scopes.isQuiet)
         #expect(scene.queue.postponed.isEmpty && scene.queue.held.isEmpty)
     }
 
     @Test("Bad tokens at the beginning of a list are held, and marked once others are accepted.")
     func badBeginning() throws {
-        scene.finishEach(2000..<2012, Self.answer(.badDeviceToken))
-        #expect(scene.queue.postponed.count == 12 && scene.stores.fakeFleet.invalid.isEmpty)
+        scene.finishEach(2000..<2012, .answer(.badDeviceToken))
+        #expect(scene.queue.postponed.count == 12 && scene.fleet.invalid.isEmpty)
         scene.finishEach(1000..<1020)
         scene.claimPostponed(after: .seconds(30))
         while !scene.transport.submitted.isEmpty { scene.answer(.badDeviceToken) }
         scene.run()
-        #expect(scene.stores.fakeFleet.invalid.count == 12)
+        #expect(scene.fleet.invalid.count == 12)
     }
 
     // MARK: Jobs
@@ -233,11 +216,14 @@ struct EngineTests {
         #expect(scene.queue.postponed.map(\.due) == ["@\(second * 1000)"])
     }
 
-    @Test("splits a job with many tokens")
-    func splits() throws {
-        scene.push(EngineScene.fanOut((0..<1001).map { "a" + String(10_000 + $0) }.map { $0 + "00" }))
+    @Test(
+        "splits a job with many tokens, or with more than its fair_per_second",
+        arguments: [(1001, ""), (30, #","fair":"t","fair_per_second":20"#)])
+    func splits(count: Int, members: String) throws {
+        scene.push(EngineScene.fanOut((0..<count).map { String(10_000 + $0) + "0" }, #""alert":"hi""# + members))
         scene.run()
-        #expect(scene.queue.splits == 1 && scene.transport.sent.isEmpty && scene.queue.held.isEmpty)
+        #expect(scene.queue.splits == 1 && scene.queue.pieces.count == 2 && scene.fleet.limits.isEmpty)
+        #expect(scene.transport.sent.isEmpty && scene.queue.held.isEmpty)
     }
 
     @Test("sends a unique job once it is reserved, and drops a duplicate")
@@ -295,11 +281,7 @@ struct EngineTests {
         case .reclaimed: job = #"{"apns_worker":1,"reclaims":1,"origin":"x:1.a","job":\#(with(#""expiration":1"#))}"#
         case .duplicate: scene.queue.unique["i"] = "x:1.a"
         case .suppressed:
-            scene.stores.fakeFleet.invalid = [
-                InvalidToken(
-                    token: ByteBuffer(string: "ab"), at: 5000, reason: "Unregistered",
-                    topic: ByteBuffer(string: "com.example.shop"), environment: "production", source: .apns)
-            ]
+            scene.fleet.invalid = [EngineScene.invalid("ab")]
         case .cancelled, .discarded:
             var command = Self.cancellation
             command.discards = ending == .discarded
@@ -377,8 +359,7 @@ struct EngineTests {
         for change in ["cancelled", "scheduled", "app removed", "drained"] {
             let scene = try EngineScene(apps: ["shop", "chat"])
             let sendAt = change == "scheduled" ? #","send_at":\#(EngineScene.time(scene.loop.now) / 1000 + 60)"# : ""
-            scene.queue.jobs = [EngineScene.job("ab", Self.unique + sendAt + #","app":"chat""#)]
-            scene.lane.wake(QueueID(index: 0))
+            scene.add([EngineScene.job("ab", Self.unique + sendAt + #","app":"chat""#)])
             // The claim is answered, and the reservation is not.
             scene.run(.milliseconds(1))
             #expect(scene.queue.unique.isEmpty && scene.queue.held.count == 1, "\(change)")
@@ -416,8 +397,7 @@ struct EngineTests {
         ], [false, true])
     func asksAgain(member: String, isLost: Bool) throws {
         scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
-        scene.queue.jobs = [EngineScene.job("ab", #""alert":"x",\#(member)"#)]
-        scene.lane.wake(QueueID(index: 0))
+        scene.add([EngineScene.job("ab", #""alert":"x",\#(member)"#)])
         scene.loop.run()
         // The claim is sent, and the question is not.
         if isLost { scene.queue.isReady = false } else { scene.queue.refusal = .unexpectedReply("reserve") }
@@ -435,11 +415,11 @@ struct EngineTests {
     @Test("a unique job of a limited campaign is decoded once, and waits for its reservation and then for its turn")
     func uniqueLimited() throws {
         scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
-        scene.stores.fakeFleet.turns = [0, 5000]
+        scene.fleet.turns = [0, 5000]
         let members = #""alert":"x","unique_for":"1h","campaign":"spring""#
         let jobs = ["a", "b"].map { EngineScene.job("\($0)\($0)", #""id":"\#($0)",\#(members)"#) }
         scene.queue.jobs = jobs
-        scene.lane.wake(QueueID(index: 0))
+        scene.wake()
         scene.run()
         #expect(scene.transport.tokens == ["aa"])
         let limited = try #require(scene.queue.postponed.first)
@@ -451,15 +431,15 @@ struct EngineTests {
 
     @Test("jobs with fair_per_second wait for their turn, and jobs of several keys are asked for together")
     func fairLimited() throws {
-        scene.stores.fakeFleet.turns = [0, 5000, 0]
+        scene.fleet.turns = [0, 5000, 0]
         let jobs = [("aa", "t"), ("bb", "u"), ("cc", "t")].map {
             EngineScene.job($0, #""alert":"x","fair":"\#($1)","fair_per_second":5"#)
         }
         scene.queue.jobs = jobs
-        scene.lane.wake(QueueID(index: 0))
+        scene.wake()
         scene.run()
         // The two jobs of a key are asked for in one call.
-        #expect(scene.stores.fakeFleet.limits == [.fair("t", perSecond: 5), .fair("u", perSecond: 5)])
+        #expect(scene.fleet.limits == [.fair("t", perSecond: 5), .fair("u", perSecond: 5)])
         #expect(scene.transport.tokens == ["aa", "bb"])
         let limited = try #require(scene.queue.postponed.first)
         #expect(limited.due == "+5000" && limited.body.hasSuffix(#""job":\#(jobs[2])}"#))
@@ -467,15 +447,15 @@ struct EngineTests {
         scene.push(limited.body)
         scene.run()
         // It asks again, before new ones.
-        #expect(scene.stores.fakeFleet.limits.count == 3 && scene.transport.tokens == ["aa", "bb", "cc"])
-        #expect(scene.stores.fakeFleet.lastAsked == [.init(notifications: 1, goesFirst: true)])
+        #expect(scene.fleet.limits.count == 3 && scene.transport.tokens == ["aa", "bb", "cc"])
+        #expect(scene.fleet.lastAsked == [.init(notifications: 1, goesFirst: true)])
     }
 
     @Test("an urgent job takes the next turn")
     func urgentTurn() throws {
         for urgent in ["", #","urgent":true"#] {
             scene.push(EngineScene.job("aa", #""alert":"x","fair":"t","fair_per_second":5\#(urgent)"#))
-            #expect(scene.stores.fakeFleet.lastAsked == [.init(notifications: 1, goesFirst: !urgent.isEmpty)])
+            #expect(scene.fleet.lastAsked == [.init(notifications: 1, goesFirst: !urgent.isEmpty)])
         }
     }
 
@@ -485,33 +465,25 @@ struct EngineTests {
         let limits: [SharedRates.Limit] = [
             .fair("t", perSecond: 5), .campaign("spring", perSecond: 10, since: 0),
         ]
-        scene.stores.fakeFleet.turns = [0, 3000]
+        scene.fleet.turns = [0, 3000]
         scene.push(EngineScene.job("aa", #""alert":"x","campaign":"spring","fair":"t","fair_per_second":5"#))
         scene.run()
-        #expect(scene.stores.fakeFleet.limits == limits && scene.transport.tokens.isEmpty)
+        #expect(scene.fleet.limits == limits && scene.transport.tokens.isEmpty)
         let limited = try #require(scene.queue.postponed.first)
         #expect(limited.due == "+3000" && limited.body.contains("CampaignLimited"))
         scene.push(limited.body)
         scene.run()
         // It has had the turn of its key.
-        #expect(scene.stores.fakeFleet.limits == limits + limits.suffix(1) && scene.transport.tokens == ["aa"])
-        let before = scene.stores.fakeFleet.limits.count
-        scene.stores.fakeFleet.turns = [2000]
+        #expect(scene.fleet.limits == limits + limits.suffix(1) && scene.transport.tokens == ["aa"])
+        let before = scene.fleet.limits.count
+        scene.fleet.turns = [2000]
         scene.push(EngineScene.job("bb", #""alert":"x","campaign":"spring","fair":"t","fair_per_second":5"#))
         scene.run()
-        #expect(scene.stores.fakeFleet.limits.dropFirst(before) == limits.prefix(1))
+        #expect(scene.fleet.limits.dropFirst(before) == limits.prefix(1))
         scene.push(try #require(scene.queue.postponed.last).body)
         scene.run()
-        #expect(scene.stores.fakeFleet.limits.dropFirst(before + 1) == limits[...])
+        #expect(scene.fleet.limits.dropFirst(before + 1) == limits[...])
         #expect(scene.transport.tokens == ["aa", "bb"])
-    }
-
-    @Test("a job with more tokens than its fair_per_second is split first")
-    func fairSplit() throws {
-        let tokens = (0..<30).map { String(1000 + $0) }
-        scene.push(EngineScene.fanOut(tokens, #""alert":"x","fair":"t","fair_per_second":20"#))
-        scene.run()
-        #expect(scene.queue.splits == 1 && scene.queue.pieces.count == 2 && scene.stores.fakeFleet.limits.isEmpty)
     }
 
     @Test(
@@ -544,8 +516,7 @@ struct EngineTests {
 
     private func addBacklog() {
         scene.transport.streams = 50
-        scene.queue.jobs = (0..<5000).map { EngineScene.job(String(format: "%04x", $0)) }
-        scene.lane.wake(QueueID(index: 0))
+        scene.add((0..<5000).map { EngineScene.job(String(format: "%04x", $0)) })
     }
 
     @Test("claims jobs shortly before a stream is free, and none when answers stop")
@@ -585,11 +556,7 @@ struct EngineTests {
             scene.queue.newest = ["k": "other"]
             member = #","replaces":"k""#
         case .suppressed:
-            scene.stores.fakeFleet.invalid = [
-                InvalidToken(
-                    token: ByteBuffer(string: "ab"), at: 5000, reason: "Unregistered",
-                    topic: ByteBuffer(string: "com.example.shop"), environment: "production", source: .apns)
-            ]
+            scene.fleet.invalid = [EngineScene.invalid("ab")]
         case .expired: member = #","expiration":1"#
         case .refused: member = #","app":"none""#
         case .cancelled:
@@ -598,14 +565,13 @@ struct EngineTests {
         }
         scene.queue.jobs = (0..<5000).map { EngineScene.job("ab", #""alert":"x","id":"\#($0)"\#(member)"#) }
         scene.queue.jobs.append(EngineScene.job("cd"))
-        scene.lane.wake(QueueID(index: 0))
+        scene.wake()
         for _ in 0..<40 where scene.transport.sent.isEmpty { scene.run(.milliseconds(50)) }
         #expect(scene.transport.tokens == ["cd"] && scene.queue.claims < 500)
         // Jobs that need a stream are not claimed ahead.
         scene.run(.milliseconds(300))
         scene.transport.streams = 1
-        scene.queue.jobs = (0..<500).map { EngineScene.job(String(format: "%04x", $0)) }
-        scene.lane.wake(QueueID(index: 0))
+        scene.add((0..<500).map { EngineScene.job(String(format: "%04x", $0)) })
         scene.run(.milliseconds(50))
         #expect(scene.context.jobs.count <= 2)
     }
@@ -629,19 +595,15 @@ struct EngineTests {
 
     @Test("does not send to tokens that are known to be invalid, unless the device registered again")
     func suppresses() throws {
-        scene.stores.fakeFleet.invalid = ["aa", "bb", "cc"].map { token in
-            InvalidToken(
-                token: ByteBuffer(string: token), at: 5000, reason: "Unregistered",
-                topic: ByteBuffer(string: token == "cc" ? "com.example.other" : "com.example.shop"),
-                environment: "production", source: .apns)
-        }
+        scene.fleet.invalid =
+            ["aa", "bb"].map { EngineScene.invalid($0) } + [EngineScene.invalid("cc", topic: "com.example.other")]
         scene.push(
             EngineScene.job("aa"), EngineScene.job("bb", #""alert":"x","registered_at":6000"#), EngineScene.job("cc"),
             EngineScene.fanOut(["aa", "dd"]))
         scene.run()
         #expect(scene.transport.tokens.sorted() == ["bb", "cc", "dd"])
         #expect(scene.counters[.suppressed] == 2)
-        #expect(scene.stores.fakeFleet.registered.map { String(buffer: $0.token) } == ["bb"])
+        #expect(scene.fleet.registered.map { String(buffer: $0.token) } == ["bb"])
     }
 
     // MARK: Scopes
@@ -652,35 +614,36 @@ struct EngineTests {
         let scene = try EngineScene { $0.apps[0].credential = credential }
         scene.run(.seconds(2))
         scene.queue.jobs = (0..<400).map { EngineScene.job(String(100_000 + $0)) }
-        let refusal = RequestResult.response(Response(status: 403, reason: .invalidProviderToken))
+        let refusal = RequestResult.answer(.invalidProviderToken)
         scene.pass(.seconds(60)) { refusal }
         let requests = scene.transport.sent.count
         #expect((60..<200).contains(requests), "\(requests)")
         #expect(scene.queue.dead.isEmpty && scene.transport.calls.contains("retire"))
-        #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) })
+        #expect(scene.spentNoAttempt)
         scene.pass(.seconds(60)) { refusal }
         #expect(scene.transport.sent.count - requests <= 14, "a probe every five seconds, and then fewer")
-        let record = try #require(scene.context.scopes.records(now: scene.loop.now.milliseconds, offset: 0).first)
+        let record = try #require(scene.records.first)
         #expect(record.scope == .credential && record.state == .slow && record.name.contains("ABC123DEFG"))
         #expect(record.reason == "InvalidProviderToken")
         scene.pass(.minutes(40)) { EngineScene.delivered }
         #expect(scene.queue.stats["delivered"] == 400 && scene.queue.dead.isEmpty, "\(scene.stats)")
     }
 
-    @Test("One job whose key is refused stops no other, and ends while others are delivered.")
-    func oneRefusedJob() throws {
+    @Test(
+        "One job that is refused stops no other, and ends while others are delivered.",
+        arguments: [APNSReason.invalidProviderToken, .forbidden])
+    func oneRefusedJob(reason: APNSReason) throws {
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
-        scene.answer(.invalidProviderToken)
+        scene.answer(reason)
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(1))
         // Its second try, on a connection of its own.
         #expect(scene.transport.submitted.map(\.isolation) == [.alone])
-        scene.answer(.invalidProviderToken)
+        scene.answer(reason)
         for number in 0..<400 where scene.queue.dead.isEmpty {
             scene.pushOne(token: String(1000 + number))
             scene.passByToken(.seconds(20)) { token in
-                token == "aa"
-                    ? .response(Response(status: 403, reason: .invalidProviderToken)) : EngineScene.delivered
+                token == "aa" ? .answer(reason) : EngineScene.delivered
             }
         }
         #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"])
@@ -703,17 +666,17 @@ struct EngineTests {
         var good = 0
         for number in 0..<100 {
             scene.queue.jobs.append(EngineScene.job(String(500_000 + number)))
-            scene.lane.wake(QueueID(index: 0))
+            scene.wake()
             scene.passByToken(.milliseconds(200)) { token in
-                guard token >= "500000" else { return .response(Response(status: 400, reason: .badDeviceToken)) }
+                guard token >= "500000" else { return .answer(.badDeviceToken) }
                 good += 1
                 return EngineScene.delivered
             }
             #expect(number < 10 || good >= number - 5, "\(good) of \(number)")
         }
         #expect(good >= 99)
-        #expect(scene.queue.stats["deferred:SetAside"] ?? 0 > 100 && scene.stores.fakeFleet.invalid.isEmpty)
-        let record = try #require(scene.context.scopes.records(now: scene.loop.now.milliseconds, offset: 0).first)
+        #expect(scene.queue.stats["deferred:SetAside"] ?? 0 > 100 && scene.fleet.invalid.isEmpty)
+        let record = try #require(scene.records.first)
         #expect(record.scope == .campaign && record.name == "bad" && record.reason == "BadDeviceToken")
         #expect(record.othersDelivered >= 90 && record.app == "shop")
         #expect(scene.lane.observer.report().isReady)
@@ -724,21 +687,20 @@ struct EngineTests {
     func lateAnswer() throws {
         scene.transport.streams = 3000
         let old = #""alert":"x","campaign":"old""#
-        scene.queue.jobs = (0..<60).map { EngineScene.job(String(100_000 + $0), old) }
-        scene.lane.wake(QueueID(index: 0))
+        scene.add((0..<60).map { EngineScene.job(String(100_000 + $0), old) })
         scene.run()
         for number in 0..<Scopes.maximumNarrow + 100 {
             scene.push(EngineScene.job("bb", #""alert":"x","campaign":"new \#(number)""#))
             scene.transport.answer(EngineScene.delivered, at: scene.transport.submitted.count - 1)
         }
         for _ in 0..<60 { scene.answer(.serviceUnavailable) }
-        let names = scene.context.scopes.records(now: scene.loop.now.milliseconds, offset: 0).map(\.name)
+        let names = scene.records.map(\.name)
         #expect(names.contains("old") && !names.contains { $0.hasPrefix("new") }, "\(names)")
     }
 
     @Test("An operator's pause defers the app's jobs, and its end sends them.")
     func operatorsPause() throws {
-        scene.stores.fakeFleet.pauses["shop"] = PauseRecord(reason: "a new key")
+        scene.fleet.pauses["shop"] = PauseRecord(reason: "a new key")
         scene.run(.seconds(2))
         scene.push(EngineScene.job("aa"))
         scene.run(.seconds(2))
@@ -746,7 +708,7 @@ struct EngineTests {
         scene.run(.seconds(1))
         #expect(scene.transport.tokens.count <= 1 && scene.log.events.contains("app_paused"))
         #expect(scene.lane.observer.report().isReady, "an operator wanted it")
-        scene.stores.fakeFleet.pauses = [:]
+        scene.fleet.pauses = [:]
         scene.run(.seconds(10))
         #expect(scene.log.events.contains("app_resumed"))
         scene.push(EngineScene.job("cc"))
@@ -759,9 +721,9 @@ struct EngineTests {
         let scene = try EngineScene { $0.apps[0].credential = credential }
         scene.run(.seconds(2))
         scene.queue.jobs = (0..<200).map { EngineScene.job(String(100_000 + $0)) }
-        scene.pass(.minutes(3)) { .response(Response(status: 403, reason: .invalidProviderToken)) }
+        scene.pass(.minutes(3)) { .answer(.invalidProviderToken) }
         let sent = scene.transport.sent.count
-        scene.stores.fakeFleet.resumed = ["shop"]
+        scene.fleet.resumed = ["shop"]
         scene.pass(.seconds(4)) { EngineScene.delivered }
         #expect(scene.transport.sent.count > sent)
     }
@@ -775,7 +737,7 @@ struct EngineTests {
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(2))
         // The lane reads the pause with its next job.
-        scene.stores.fakeFleet.pauses["shop"] = PauseRecord(reason: "a new key")
+        scene.fleet.pauses["shop"] = PauseRecord(reason: "a new key")
         scene.push(EngineScene.job("bb"))
         scene.run(.milliseconds(500))
         #expect(scene.transport.tokens == ["aa"])
@@ -785,9 +747,9 @@ struct EngineTests {
     @Test("A wrong environment marks no token, spends no attempt, and makes few requests.")
     func environment() throws {
         scene.queue.jobs = (0..<5000).map { EngineScene.job(String(100_000 + $0)) }
-        scene.pass(.minutes(2)) { .response(Response(status: 400, reason: .badDeviceToken)) }
-        #expect(scene.stores.fakeFleet.invalid.isEmpty && scene.queue.dead.isEmpty)
-        #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) })
+        scene.pass(.minutes(2)) { .answer(.badDeviceToken) }
+        #expect(scene.fleet.invalid.isEmpty && scene.queue.dead.isEmpty)
+        #expect(scene.spentNoAttempt)
         #expect(scene.transport.sent.count < 160 + 300, "\(scene.transport.sent.count)")
     }
 
@@ -800,13 +762,13 @@ struct EngineTests {
         scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
         scene.run()
         #expect(scene.transport.tokens == ["aa", "bb"])
-        #expect(scene.queue.stats["deferred:Throttled"] == 1 && scene.stores.fakeFleet.throttledTokens.added == ["aa"])
+        #expect(scene.queue.stats["deferred:Throttled"] == 1 && scene.fleet.throttledTokens.added == ["aa"])
     }
 
     @Test("delays notifications for a device of which another lane knows that it is throttled")
     func throttledElsewhere() throws {
         scene.run(.seconds(2))
-        let throttled = scene.stores.fakeFleet.throttledTokens
+        let throttled = scene.fleet.throttledTokens
         // The first look-up comes with the question for their number.
         scene.push(EngineScene.job("aa"))
         scene.answer(EngineScene.delivered)
@@ -824,7 +786,7 @@ struct EngineTests {
 
     @Test("sends no job before the throttled and the invalid tokens are known, which may be on different servers")
     func throttledOnSlowServer() throws {
-        let throttled = scene.stores.fakeFleet.throttledTokens
+        let throttled = scene.fleet.throttledTokens
         throttled.ends = ["aa": EngineScene.time(scene.loop.now) + 30_000]
         throttled.lookUpTime = .milliseconds(80)
         scene.run(.seconds(2))
@@ -836,7 +798,7 @@ struct EngineTests {
     @Test("sends no more than the app's rate allows")
     func rate() throws {
         let scene = try EngineScene { $0.apps[0].maximumPerSecond = 20 }
-        scene.stores.fakeFleet.rateWait = 50
+        scene.fleet.rateWait = 50
         for number in 0..<60 { scene.queue.jobs.append(EngineScene.job(String(1000 + number))) }
         scene.push(EngineScene.job("ffff"))
         scene.run(.milliseconds(100))
@@ -875,7 +837,7 @@ struct EngineTests {
     @Test("takes no lease while the number of shards of the invalid tokens is changed, and says so")
     func resharding() throws {
         let scene = try EngineScene(isStarted: false)
-        let fleet = scene.stores.fakeFleet
+        let fleet = scene.fleet
         fleet.resharding = TokenDivision(shards: 1, incomplete: 16, since: 5)
         try scene.start()
         scene.pushOne()
@@ -907,7 +869,7 @@ struct EngineTests {
     @Test("takes a lease although the shared state can't be reached")
     func unreachableDivision() throws {
         let scene = try EngineScene(isStarted: false)
-        scene.stores.fakeFleet.isReady = false
+        scene.fleet.isReady = false
         try scene.start()
         scene.pushOne()
         #expect(scene.transport.sent.count == 1)
@@ -994,16 +956,5 @@ struct EngineTests {
         scene.transport(1).answer(EngineScene.delivered)
         scene.run()
         #expect(scene.queue.stats["delivered"] == 1)
-    }
-}
-
-extension EngineScene {
-    /// Returns the first invalid token once it is written; no settlement may come before.
-    fileprivate func afterMarking() -> InvalidToken? {
-        for _ in 0..<100 where stores.fakeFleet.invalid.isEmpty {
-            #expect(queue.stats["invalid_token"] == nil)
-            run(.milliseconds(1))
-        }
-        return stores.fakeFleet.invalid.first
     }
 }

@@ -82,7 +82,7 @@ struct FanOutTests {
         #expect(scene.stats.isEmpty)
         scene.run(.milliseconds(1200))
         #expect(scene.stats == ["delivered": 1, "invalid_token": 1, "retried": 1])
-        #expect(scene.stores.fakeFleet.invalid.count == 1)
+        #expect(scene.fleet.invalid.count == 1)
         #expect(scene.queue.postponed.map { Self.wrapped($0.body).tokens } == [["cc"]])
         // Another worker would send only the rest.
         #expect(scene.queue.held.count == 1)
@@ -129,7 +129,7 @@ struct FanOutTests {
     @Test("Parts of a job are written in their order, although the first waits for its invalid tokens")
     func order() throws {
         scene.push(EngineScene.fanOut(Self.tokens))
-        scene.stores.fakeFleet.refusesInvalidTokens = true
+        scene.fleet.refusesInvalidTokens = true
         scene.answer(.unregistered)
         scene.run(.milliseconds(1200))
         scene.answer(EngineScene.delivered)
@@ -138,7 +138,7 @@ struct FanOutTests {
         scene.run(.seconds(3))
         #expect(
             scene.stats.isEmpty && scene.context.jobs.count == 0, "nothing is settled before the token is in the set")
-        scene.stores.fakeFleet.refusesInvalidTokens = false
+        scene.fleet.refusesInvalidTokens = false
         scene.run(.seconds(3))
         #expect(scene.stats == ["delivered": 3, "invalid_token": 1, "mixed": 1] && scene.queue.held.isEmpty)
         #expect(scene.counters.lostClaims == 0)

@@ -49,7 +49,7 @@ struct JobCommandTests {
         scene.queue.stops = [stopped]
         for _ in 0..<2 { scene.answer(EngineScene.delivered) }
         scene.run()
-        #expect(scene.stores.fakeFleet.recordedCampaigns == [stopped])
+        #expect(scene.fleet.recordedCampaigns == [stopped])
         // The queue itself is paused already.
         #expect(scene.queue.stoppedCampaigns.isEmpty)
         #expect(scene.log.events.filter { $0 == "campaign_stopped" }.count == 1)
@@ -59,24 +59,24 @@ struct JobCommandTests {
     func inLine() throws {
         scene.transport.streams = 4
         scene.queue.jobs += [job(1), job(2), job(3), job(4, "autumn")]
-        scene.lane.wake(QueueID(index: 0))
+        scene.wake()
         scene.run(.nanoseconds(1))
         // Fewer streams than when the jobs were claimed.
         scene.transport.streams = 2
         scene.run(.milliseconds(20))
-        #expect(scene.transport.tokens == ["100001", "100002"] && scene.lane.senders[0].line.unsubmitted == 2)
+        #expect(scene.transport.tokens == ["100001", "100002"] && scene.sender.line.unsubmitted == 2)
         let claims = scene.queue.claims
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         scene.run(.milliseconds(700))
         #expect(scene.queue.claims > claims && scene.queue.jobs.isEmpty)
-        #expect(scene.stats["cancelled"] == 1 && scene.lane.senders[0].line.unsubmitted == 1)
+        #expect(scene.stats["cancelled"] == 1 && scene.sender.line.unsubmitted == 1)
         #expect(scene.lane.consumers[0].queue.cancelledInFlight == 2)
         // Notifications in flight end as APNs answers.
         for _ in 0..<3 { scene.answer(EngineScene.delivered) }
         scene.run()
         #expect(scene.transport.tokens == ["100001", "100002", "100004"])
         #expect(scene.stats == ["delivered": 3, "cancelled": 1])
-        #expect(scene.queue.held.isEmpty && scene.lane.senders[0].line.unsubmitted == 0)
+        #expect(scene.queue.held.isEmpty && scene.sender.line.unsubmitted == 0)
     }
 
     @Test("cancel the rest of a job with many tokens, which becomes one dead letter with those tokens")
@@ -173,7 +173,7 @@ struct JobCommandTests {
     func limited() throws {
         let limit = command { ($0.perSecond, $0.limitedAt) = (100, $0.since) }
         scene.queue.commands = JobCommands(version: "1", [campaign: limit])
-        scene.stores.fakeFleet.turns = [0, 10, 20]
+        scene.fleet.turns = [0, 10, 20]
         scene.push(job(1), job(2), job(3), job(4, "autumn"))
         scene.run()
         #expect(scene.transport.tokens == ["100004", "100001"])
@@ -187,7 +187,7 @@ struct JobCommandTests {
         let later = EngineScene.time(scene.loop.now) + 1
         scene.queue.commands = JobCommands(
             version: "2", [campaign: command { ($0.perSecond, $0.limitedAt) = (1, later) }])
-        scene.stores.fakeFleet.turns = [5000]
+        scene.fleet.turns = [5000]
         scene.push(returned[1])
         scene.run()
         #expect(scene.transport.sent.count == 3 && scene.queue.postponed.last?.due == "+5000")
@@ -212,15 +212,11 @@ struct JobCommandTests {
 
     @Test("a pause with --now also returns jobs whose tokens were being looked up")
     func pauseDuringLookUp() throws {
-        scene.stores.fakeFleet.invalid = [
-            InvalidToken(
-                token: ByteBuffer(string: "ffff"), at: 5000, reason: "Unregistered", topic: ByteBuffer(string: "other"),
-                environment: "production", source: .apns)
-        ]
+        scene.fleet.invalid = [EngineScene.invalid("ffff", topic: "other")]
         scene.push(EngineScene.job("aa"))
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(2))
-        scene.stores.fakeFleet.lookUpTime = .seconds(3)
+        scene.fleet.lookUpTime = .seconds(3)
         scene.push(EngineScene.job("bb"))
         #expect(scene.transport.tokens == ["aa"])
         (scene.queue.isPaused, scene.queue.handsBack) = (true, true)

@@ -119,7 +119,7 @@ struct JobCostTests {
             scene.queue.jobs = jobs
             var rounds = 0
             while !(scene.queue.jobs.isEmpty && scene.queue.held.isEmpty), rounds < 20000 {
-                scene.lane.wake(QueueID(index: 0))
+                scene.wake()
                 scene.run(.milliseconds(20))
                 scene.deliverAll()
                 rounds += 1

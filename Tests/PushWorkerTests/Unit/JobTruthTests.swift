@@ -54,7 +54,7 @@ struct JobTruthTests {
         scene.transport.streams = 1
         scene.push(EngineScene.fanOut(["aa", "bb", "aa", "bb", "cc"]))
         // An operator pauses the app, and the only request is not accepted.
-        scene.stores.fakeFleet.pauses["shop"] = PauseRecord(reason: "a new key")
+        scene.fleet.pauses["shop"] = PauseRecord(reason: "a new key")
         scene.run(.seconds(3))
         scene.answer(.internalServerError)
         scene.run(.seconds(5))

@@ -131,7 +131,7 @@ struct MixedFleetTests {
     func otherTopic() throws {
         let scene = try EngineScene()
         scene.queue.jobs = (0..<200).map { EngineScene.job(String(100_000 + $0)) }
-        scene.pass(.seconds(20)) { .response(Response(status: 400, reason: .topicDisallowed)) }
+        scene.pass(.seconds(20)) { .answer(.topicDisallowed) }
         #expect(!scene.context.scopes.scopes.isQuiet && scene.queue.dead.isEmpty)
         var configuration = scene.context.configuration
         configuration.apps[0].topic += ".next"
@@ -139,7 +139,7 @@ struct MixedFleetTests {
         scene.run(.milliseconds(100))
         #expect(scene.context.scopes.scopes.isQuiet)
         let sent = scene.transport.sent.count
-        scene.lane.wake(QueueID(index: 0))
+        scene.wake()
         scene.run(.seconds(1))
         #expect(scene.transport.sent.count - sent > 50 || scene.queue.jobs.isEmpty)
     }

@@ -35,8 +35,7 @@ struct NewestJobTests {
     /// Claims a job whose stream another takes while Redis is asked about it.
     private func claimWithoutStream() {
         scene.queue.newest = ["k": "a"]
-        scene.queue.jobs = [Self.job("a")]
-        scene.lane.wake(QueueID(index: 0))
+        scene.add([Self.job("a")])
         scene.run(.milliseconds(1))
         scene.transport.streams = 0
         scene.run(.milliseconds(50))
@@ -63,8 +62,7 @@ struct NewestJobTests {
     @Test("the stream of a job that is asked for is kept for it")
     func keepsStream() {
         claimWithoutStream()
-        scene.queue.jobs = [EngineScene.job("bb")]
-        scene.lane.wake(QueueID(index: 0))
+        scene.add([EngineScene.job("bb")])
         freeStream()
         #expect(scene.transport.tokens == ["ab"])
         scene.deliverAll()
@@ -166,7 +164,7 @@ struct NewestJobTests {
         case 1:
             scene.queue.commands = JobCommands(version: "1", [.id("a"): .init { $0.state = .cancelled }])
             scene.transport.streams = 0
-            scene.lane.wake(QueueID(index: 0))
+            scene.wake()
             scene.run(.seconds(3))
             #expect(scene.stats == ["cancelled": 1])
         default:

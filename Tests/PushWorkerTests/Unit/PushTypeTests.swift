@@ -23,7 +23,7 @@ struct PushTypeTests {
         let letter = try #require(scene.queue.dead.first)
         #expect(letter.reason == "TopicDisallowed")
         let line = try #require(scene.log.lines.first { $0.metadata["event"] == "push_type_refused" })
-        let topic = scene.lane.senders[0].configuration.topic + ".location-query"
+        let topic = scene.sender.configuration.topic + ".location-query"
         #expect(line.metadata["topic"] == "\(topic)" && line.metadata["push_type"] == "location")
         #expect("\(line)".contains("loc-1"), "\(line)")
     }
