@@ -4,7 +4,6 @@ import TLS
 
 /// An app for which the worker sends notifications.
 package struct AppConfiguration: Sendable {
-    /// The credential by which APNs authenticates the app.
     package enum Credential: Sendable {
         /// Signing keys, whose tokens are sent in each request: the first, then the next if APNs refuses it. At least
         /// one.
@@ -21,14 +20,12 @@ package struct AppConfiguration: Sendable {
     package var name: String
     /// The topic of jobs that specify none: the bundle identifier. Printable ASCII.
     package var topic: String
-    /// The credential that identifies the app to APNs.
     package var credential: Credential
     /// The plan for making the credential and the trusted authorities again when their files change, and the contents
     /// from which they were made.
     package var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
     /// The app's other topics, which also select it.
     package var otherTopics: [String] = []
-    /// The protocol for sending notifications.
     package enum Transport: Sendable, Equatable {
         case http2
         /// The legacy binary protocol.
@@ -49,7 +46,6 @@ package struct AppConfiguration: Sendable {
     package var idleTimeout = 300
     /// The age in seconds at which a connection is replaced; `nil` for never.
     package var maximumConnectionAge: Int?
-    /// The proxy for connections to APNs; `nil` for none.
     package var proxy: HTTPProxy?
     /// The maximum number of concurrent requests per connection, even if APNs allows more.
     package var maximumStreams = 1000
@@ -69,7 +65,6 @@ package struct AppConfiguration: Sendable {
     /// True if a job that violates a requirement of Apple's that APNs does not check becomes a dead letter.
     package var strictPayloads = false
 
-    /// True if notifications are sent over the legacy binary protocol.
     package var usesGateway: Bool {
         if case .gateway = transport { true } else { false }
     }
@@ -77,7 +72,6 @@ package struct AppConfiguration: Sendable {
     /// The environment recorded with invalid tokens: `production`, `sandbox`, or another server's host and port.
     package var environment: String { endpoint.environment }
 
-    /// Creates a configuration with defaults for everything else.
     package init(name: String, topic: String, credential: Credential) {
         self.name = name
         self.topic = topic

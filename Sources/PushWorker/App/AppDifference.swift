@@ -1,9 +1,7 @@
 import APNS
 import TLS
 
-/// The difference between an app's new configuration and its previous one.
 struct AppDifference: Equatable {
-    /// True if any setting differs.
     var isChanged = false
     /// True if the settings of its connections differ, apart from the credential.
     var changesTransport = false
@@ -20,7 +18,6 @@ struct AppDifference: Equatable {
             || old.expiration != new.expiration || old.strictPayloads != new.strictPayloads
     }
 
-    /// The settings that affect connections.
     private struct Way: Equatable {
         let transport: AppConfiguration.Transport
         let endpoint: APNSEndpoint

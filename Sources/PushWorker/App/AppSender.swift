@@ -283,10 +283,8 @@ final class AppSender: GatewayDelegate {
     /// The number of notifications that were dropped after their confirmation; `nil` for an app without a binary gateway.
     var droppedAfterConfirmation: Int? { configuration.usesGateway ? dropped : nil }
 
-    /// The number of failed connections, by code.
     var failureCounts: [String: Int] { pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
-    /// The state of the app for metrics.
     var state: WorkerReport.App.State {
         if gate.block != nil { return .blocked }
         if gate.pause != nil { return .paused }
@@ -332,7 +330,6 @@ final class AppSender: GatewayDelegate {
         if unprovedSince <= provedAt { unprovedSince = now }
     }
 
-    /// The app's part of the lane's heartbeat.
     var report: WorkerReport.App {
         let statistics = transport.statistics
         var report = WorkerReport.App()
@@ -430,14 +427,12 @@ final class AppSender: GatewayDelegate {
         forgetScopes()
     }
 
-    /// Adopts the error of the credential, or that there is none any more.
     func recordCredential(problem: String?) {
         guard problem != credentialProblem else { return }
         credentialProblem = problem
         lane.reportSoon()
     }
 
-    /// Adopts an operator's pause, or its end.
     func recordPause(_ pause: PauseRecord?) {
         let reason = pause.map { Reason(.init(text: $0.reason), detail: $0.detail) }
         guard reason != gate.pause else { return }
@@ -464,7 +459,6 @@ final class AppSender: GatewayDelegate {
         lane.schedulePump()
     }
 
-    /// Adopts what is wrong with the certificate, or that nothing is any more.
     private func block(_ reason: Reason?) {
         let was = gate.block
         gate.block = reason
@@ -540,7 +534,6 @@ final class AppSender: GatewayDelegate {
         return DeviceToken.plain(job.text(field))
     }
 
-    /// Returns the token or channel of a notification.
     func recipient(of flight: FlightID) -> ByteBuffer? {
         if let token = inFlight[flight].deviceToken { return token.hex }
         return lane.jobs[inFlight[flight].job].job.flatMap(\.recipient)
@@ -983,7 +976,6 @@ final class AppSender: GatewayDelegate {
     /// The number of waiting jobs among which a probe is chosen.
     private static let longestSearch = 200
 
-    /// Submits all that can be submitted now.
     func dispatch() {
         guard credential.canSend else { return }
         let now = lane.now
@@ -1101,7 +1093,6 @@ final class AppSender: GatewayDelegate {
         lane.jobs[id].next < 0 ? nil : JobID(index: lane.jobs[id].next)
     }
 
-    /// The result of an attempt to submit notifications of a job.
     private struct Submission {
         var submitted = 0
         /// True if the transport refused one. The job is then the first of the line again.
@@ -1302,12 +1293,10 @@ final class AppSender: GatewayDelegate {
         let flight: FlightID
         let id: JobID
         let job: Job
-        /// The status of the answer, if there was one.
         let status: Int?
         let uniqueID: APNSID?
         /// The token as text; empty for a broadcast.
         let token: ByteBuffer
-        /// The token, or the channel.
         var recipient: ByteBuffer? { token.readableBytes > 0 ? token : job.recipient }
     }
 
@@ -1710,7 +1699,6 @@ extension RequestResult {
         if case .response(let response) = self { response.origin != .apns } else { false }
     }
 
-    /// True if APNs answered.
     var isAnswer: Bool {
         switch self {
         case .response, .confirmed, .refused: true

@@ -12,15 +12,12 @@ struct Gate {
         case wait(Obstacle)
     }
 
-    /// The obstacle because of which a notification waits.
     enum Obstacle: Equatable {
-        /// An operator has paused the app.
         case paused
         /// The app's certificate is another app's.
         case blocked
         /// There has been no connection for longer than ``Gate/patience``.
         case noConnection
-        /// A scope is slow.
         case scope(ScopeKind)
 
         /// The reason that deferred jobs carry.
@@ -42,7 +39,6 @@ struct Gate {
     /// is available within moments.
     static let patience = TimeAmount.seconds(2)
 
-    /// An operator's pause.
     var pause: Reason?
     /// The fault of this worker's configuration, which only another configuration ends.
     var block: Reason?
@@ -83,7 +79,6 @@ struct Gate {
 }
 
 extension ClosedRange<Int64> {
-    /// Returns the value at a position from 0 to 1.
     func value(at position: Double) -> Int64 {
         lowerBound + Int64((Double(upperBound - lowerBound) * position).rounded())
     }

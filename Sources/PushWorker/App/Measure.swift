@@ -46,7 +46,6 @@ struct Measure {
         var proofs: Int
     }
 
-    /// The number of proofs so far.
     private(set) var proofs: UInt32 = 0
     /// The time of the last one.
     var provedAt: Int64 { max(provedByFreshAt, provedByRetryAt) }
@@ -57,7 +56,6 @@ struct Measure {
     private(set) var slowSince: Int64 = 0
     /// The number of failures since the last proof before them.
     private var failuresInRow = 0
-    /// The number of failures since the last proof.
     var failuresSinceProof: Int { proofs == noted ? failuresInRow : 0 }
 
     private var entries: [Entry] = []
@@ -208,7 +206,6 @@ struct Measure {
     /// The time at which a probe may go, unless that depends on an answer.
     var nextProbe: Int64? { isSlow ? max(until, inFlight < window ? until : sentAt + Self.patience) : nil }
 
-    /// Records a probe.
     mutating func recordSent(now: Int64, _ rules: Rules) {
         inFlight += 1
         sentAt = now

@@ -27,7 +27,6 @@ struct RateBudget {
         self.perSecond = perSecond
     }
 
-    /// The number of notifications per portion.
     var portion: Int { max(1, perSecond / Self.portions) }
 
     /// Returns how many notifications may be sent now.
@@ -91,7 +90,6 @@ final class AppRate {
     /// - Parameter perSecond: the maximum number of notifications per second; `nil` for no limit.
     func limit(to perSecond: Int?) { budget = perSecond.map(RateBudget.init(perSecond:)) }
 
-    /// Returns how many notifications may be sent now.
     func available(now: NIODeadline) -> Int { budget?.available(now: now) ?? .max }
 
     func spent(_ count: Int) { budget?.recordSpent(count) }

@@ -27,7 +27,6 @@ package struct Reason: Sendable, Equatable {
     package enum Code: Sendable, Hashable {
         /// APNs' HTTP/2 interface.
         case apns(APNSReason)
-        /// The binary gateway.
         case gateway(GatewayStatus)
         /// A request that was not answered.
         case request(RequestFailure.Kind)
@@ -35,12 +34,10 @@ package struct Reason: Sendable, Equatable {
         case http(Int)
         /// A job that can't be read.
         case job(JobError.Code)
-        /// The worker.
         case own(Own)
         /// A reason that this version does not know, from APNs or, in Redis, from another worker or an operator.
         case other(String)
 
-        /// Creates a code from its text.
         package init(text: String) { self = Self.known[text] ?? .other(text) }
 
         /// The code's text, in Redis and in logs.
@@ -59,10 +56,8 @@ package struct Reason: Sendable, Equatable {
         /// The value of the metrics' `reason` label. Unknown codes come from outside and must not become series.
         package var label: String { Self.known[text] == nil ? "other" : text }
 
-        /// The texts of all known codes.
         package static var names: Set<String> { Set(known.keys) }
 
-        /// All known codes, by their texts.
         package static let known: [String: Code] = {
             // Statuses of APNs, and of proxies and load balancers on the way.
             let statuses = [200, 400, 401, 403, 404, 405, 408, 410, 413, 429, 431, 500, 501, 502, 503, 504]
@@ -74,47 +69,33 @@ package struct Reason: Sendable, Equatable {
         }()
     }
 
-    /// The worker's own codes.
+    /// The worker's own codes; ReasonRules.swift has a sentence about each.
     package enum Own: String, CaseIterable, Sendable {
-        /// The app is paused; the reason of the pause is in Redis and in the log.
         case appPaused = "AppPaused"
         case attemptsExhausted = "AttemptsExhausted"
         case badPayload = "BadPayload"
-        /// The rate of the job's campaign is limited.
         case campaignLimited = "CampaignLimited"
-        /// The job's campaign is paused.
         case campaignPaused = "CampaignPaused"
-        /// The job or its campaign was cancelled.
         case cancelled = "Cancelled"
         /// The certificate is not for the topic of a gateway app, or not for that of a job or its push type.
         case certificateNotForTopic = "CertificateNotForTopic"
-        /// The worker is stopping.
         case drained = "Drained"
-        /// Another job with the same id was sent (`unique_for`).
         case duplicate = "Duplicate"
-        /// The app's APNs endpoint does not answer, or answers only with server errors.
         case endpointUnavailable = "EndpointUnavailable"
         case expired = "Expired"
-        /// The rate of the job's `fair` is limited.
         case fairLimited = "FairLimited"
         case jobTooLarge = "JobTooLarge"
         case malformedToken = "MalformedToken"
         case noApp = "NoApp"
-        /// A request that waits for long, while nothing is answered.
         case noAnswer = "NoAnswer"
         case noConnection = "NoConnection"
-        /// A job that was reclaimed too often; it may crash the workers.
         case poison = "Poison"
         /// The queue was paused with `--now`.
         case queuePaused = "QueuePaused"
         case rateLimited = "RateLimited"
-        /// A newer job has the job's `replaces`.
         case replaced = "Replaced"
-        /// Nearly everything of the job's campaign, app, credential or topic fails.
         case setAside = "SetAside"
-        /// The device token is in the set of invalid tokens.
         case suppressed = "Suppressed"
-        /// APNs throttles the device token.
         case throttled = "Throttled"
         case unknownApp = "UnknownApp"
         case unreadableClaim = "UnreadableClaim"

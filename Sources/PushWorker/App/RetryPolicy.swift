@@ -1,7 +1,6 @@
 import APNS
 import Sockets
 
-/// The rules for the time and number of retries.
 package struct RetryPolicy: Sendable, Equatable {
     /// The maximum of the first pause in milliseconds; it doubles with each attempt.
     package var base: Int64 = 1000
@@ -28,7 +27,6 @@ package struct RetryPolicy: Sendable, Equatable {
         return longest / 2...longest
     }
 
-    /// Creates the default policy.
     package init() {}
 
     /// Returns the pause before the next attempt in milliseconds: exponential with full jitter, so that notifications

@@ -16,7 +16,6 @@ enum ScopeKind: Int, CaseIterable, Comparable {
     var rules: Measure.Rules { self == .credential ? .ofCredential : .usual }
 }
 
-/// A set of kinds of scopes.
 struct ScopeSet: OptionSet, Hashable {
     let rawValue: UInt8
 
@@ -80,7 +79,6 @@ final class Scopes {
     /// The interval of probes while nothing is answered.
     static let silentInterval: Int64 = 5000
 
-    /// One scope.
     struct Scope {
         let kind: ScopeKind
         /// The scope that contains it: the app of a group, the group of a job.
@@ -132,7 +130,6 @@ final class Scopes {
         var isSlow: Bool
     }
 
-    /// The rules of each kind of scope.
     var rules = ScopeKind.allCases.map(\.rules)
     private(set) var scopes: [Scope] = []
     /// The scopes that are slow, in order of the time at which they became so.
@@ -271,7 +268,6 @@ final class Scopes {
         }
     }
 
-    /// Records an answer that proves scopes good.
     func recordProof(_ set: ScopeSet, at place: ScopePlace, isFresh: Bool, now: Int64) {
         if set.contains(.group), place.address >= 0 { scopes[Int(place.address)].recordAccepted(now: now) }
         for kind in ScopeKind.allCases where set.contains(ScopeSet(kind)) && place[kind] >= 0 {
@@ -339,7 +335,6 @@ final class Scopes {
     /// The apps of each credential and endpoint; see ``join(app:credential:endpoint:)``.
     private var members: [ScopeID: (credentials: Set<ScopeID>, endpoint: ScopeID)] = [:]
 
-    /// Records the credentials and the endpoint of an app.
     func join(app: ScopeID, credentials: Set<ScopeID>, endpoint: ScopeID) { members[app] = (credentials, endpoint) }
 
     /// True if a scope that contains this one is slow or silent, so that its own failures show nothing.
@@ -351,7 +346,6 @@ final class Scopes {
         return isSlowOrSilent(member.endpoint) || member.credentials.contains { self[$0].fresh.isSlow }
     }
 
-    /// The apps of a credential or an endpoint.
     func apps(of id: ScopeID) -> [ScopeID] {
         members.filter { $0.value.endpoint == id || $0.value.credentials.contains(id) }.map(\.key)
     }
@@ -422,7 +416,6 @@ final class Scopes {
         case wait(ScopeKind)
     }
 
-    /// Decides whether a notification may go now.
     func decide(_ place: ScopePlace, isFresh: Bool, now: Int64) -> Decision {
         guard !isQuiet else { return .send }
         var decision = Decision.send

@@ -13,7 +13,6 @@ struct SendLine {
     var isolatedMoved = NIODeadline.distantPast
     /// The number of unsubmitted notifications of accepted jobs, including those whose tokens are being looked up.
     var unsubmitted = 0
-    /// The pace of its requests.
     var pace = EndPace()
 
     var isEmpty: Bool { ready.isEmpty && resendCount == 0 && isolatedCount == 0 }
@@ -24,7 +23,6 @@ struct SendLine {
     /// The number of notifications that wait to be sent over other connections.
     var isolatedCount: Int { resends[1].count + resends[2].count }
 
-    /// The number of its notifications.
     var count: Int { unsubmitted + resendCount + isolatedCount }
 
     mutating func sendAgain(_ flight: FlightID, in table: Table<FlightID, InFlight>, now: NIODeadline) {

@@ -8,7 +8,6 @@ import NIOCore
 struct TokenThrottles {
     enum Decision: Equatable {
         case send
-        /// Send nothing before this time.
         case wait(until: Int64)
     }
 

@@ -3,7 +3,6 @@ import LegacyAPNS
 
 /// The meaning of the end of a request for its notification. All answers of APNs are interpreted here.
 package enum Verdict: Sendable, Equatable {
-    /// APNs accepted it.
     case delivered
     /// The device token is invalid, since a time in milliseconds since 1970 if APNs gave one.
     case tokenInvalid(reason: Reason, since: Int64?)

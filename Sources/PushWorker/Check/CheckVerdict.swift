@@ -1,6 +1,5 @@
 /// A finding of a check of a configuration.
 package struct CheckVerdict: Sendable, Equatable, Encodable {
-    /// The severity of a finding.
     package enum Level: String, Sendable, Encodable {
         case ok
         /// It works, but needs attention.
@@ -9,13 +8,11 @@ package struct CheckVerdict: Sendable, Equatable, Encodable {
         case failure
     }
 
-    /// The severity.
     package var level: Level
     /// The subject, such as `redis` or `app shop`.
     package var subject: String
     /// The finding and, if it is a problem, what to do.
     package var sentence: String
-    /// The answer to a notification that was sent.
     package var answer: Answer?
 
     /// The answer to a notification.
@@ -24,9 +21,7 @@ package struct CheckVerdict: Sendable, Equatable, Encodable {
         package var token: String
         /// The HTTP status, or the gateway's.
         package var status: Int?
-        /// APNs' reason.
         package var reason: String?
-        /// The `apns-id` of the request.
         package var apnsID: String?
         /// The `apns-unique-id` of the answer, by which Apple's console finds the notification.
         package var apnsUniqueID: String?
@@ -40,7 +35,6 @@ package struct CheckVerdict: Sendable, Equatable, Encodable {
         }
     }
 
-    /// Creates a finding.
     package init(_ level: Level, _ subject: String, _ sentence: String) {
         self.level = level
         self.subject = subject

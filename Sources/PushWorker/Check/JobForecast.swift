@@ -7,7 +7,6 @@ package struct JobForecast: Sendable {
 
     /// A reason for which a job would not be sent, or would be sent in another way than its producer may expect.
     package struct Finding: Sendable, Equatable {
-        /// The effect on the job.
         package var effect: Effect
         /// The reason of a dead letter, such as `MalformedToken`, or the rule of a hint, such as `unknown_member`.
         package var reason: String
@@ -42,11 +41,9 @@ package struct JobSurvey: Sendable {
 
     /// The jobs with findings of one kind.
     package struct Row: Sendable, Equatable, Encodable {
-        /// The effect on the jobs.
         package let effect: JobForecast.Effect
         /// The reason of a dead letter, or the rule of a hint.
         package let reason: String
-        /// The number of jobs.
         package fileprivate(set) var jobs: Int
         /// The place of the first such job, such as `line 3`.
         package let example: String

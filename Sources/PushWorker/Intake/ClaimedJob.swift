@@ -2,7 +2,6 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A claimed job.
 struct ClaimedJob {
     /// Its bytes, as Redis has them.
     var body: ByteBuffer
@@ -52,7 +51,6 @@ struct UnsentJob {
 enum UnsentEnd {
     case dead(Reason)
     case expired
-    /// Cancelled by an operator.
     case cancelled(JobCommands.Target, JobCommands.Command)
     /// Returns after a delay in milliseconds; spends no attempt.
     case deferred(Reason, delay: Int64)

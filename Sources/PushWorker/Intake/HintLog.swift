@@ -18,7 +18,6 @@ final class HintLog {
 
     init(_ lane: LaneContext) { self.lane = lane }
 
-    /// Returns true if it is time to examine a job.
     func isLookingClosely() -> Bool {
         guard lane.now >= nextExamination else { return false }
         nextExamination = lane.now + Self.interval

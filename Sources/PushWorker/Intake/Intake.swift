@@ -17,14 +17,12 @@ final class Intake {
     private let lane: LaneContext
     private let ledger: Ledger
     private let fleet: Fleet
-    /// The senders of the lane's apps.
     private(set) var senders: [AppSender] = []
     private var router: JobRouter
     private let payloads = PayloadMemory()
     private let hintLog: HintLog
     /// Accepted jobs whose tokens have not been looked up.
     private var toLookUp: [JobID] = []
-    /// The number of unanswered look-ups.
     private(set) var lookUpsInFlight = 0
 
     init(_ lane: LaneContext, ledger: Ledger, fleet: Fleet) {
@@ -136,7 +134,6 @@ final class Intake {
         }
     }
 
-    /// Returns the turn within its campaign's limit that a job needs.
     private func campaignTurn(
         _ command: (JobCommands.Target, JobCommands.Command), of job: Job, _ claimed: ClaimedJob
     ) -> TurnQuestion? {
@@ -147,7 +144,6 @@ final class Intake {
             hasWaited: hasWaited(job, for: .campaignLimited, since: command.limitedAt))
     }
 
-    /// Returns the turn within the rate of its key that a job needs.
     private func fairTurn(of job: Job, _ claimed: ClaimedJob) -> TurnQuestion? {
         guard let key = job.fair, let perSecond = job.fairPerSecond, !claimed.hasFairTurn,
             !hasWaited(job, for: .campaignLimited)

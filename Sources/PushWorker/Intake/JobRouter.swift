@@ -1,7 +1,6 @@
 import NIOCore
 import PushJob
 
-/// Finds the app of a job.
 struct JobRouter {
     private(set) var apps: [RoutedApp]
     /// The indices of the apps that accept jobs.

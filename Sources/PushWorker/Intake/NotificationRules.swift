@@ -7,7 +7,6 @@ import PushQueue
 /// A likely mistake in a job that is sent nevertheless, because a false dead letter is worse than a notification that a
 /// device ignores.
 package struct Hint: Equatable, Sendable {
-    /// The kinds of mistakes, as the log names them.
     package enum Rule: String, CaseIterable, Sendable {
         /// A member that the push type or the topic needs is missing.
         case requiredMember = "required_member"
@@ -42,7 +41,6 @@ package struct Hint: Equatable, Sendable {
         case token
     }
 
-    /// The kind of mistake.
     package let rule: Rule
     /// The member or the name that distinguishes it from others of its kind; empty if there is only one.
     package var subject = ""
@@ -87,7 +85,6 @@ package struct Hint: Equatable, Sendable {
 /// dead letter that names the rule. A requirement of Apple's on an app or a device is a ``Hint``. Each rule cites
 /// Apple's page.
 enum NotificationRules {
-    /// The properties of a notification that the rules use.
     struct Subject {
         var pushType: PushType
         /// The job's own priority; `nil` if it has none.
@@ -331,7 +328,6 @@ extension PayloadFacts.Members {
 
     private var all: [PayloadMember] { PayloadMember.allCases.filter { contains(.init($0)) } }
 
-    /// The member, if it is the only one.
     fileprivate var only: PayloadMember? { all.count == 1 ? all[0] : nil }
 
     /// Their names, in the order of the table.

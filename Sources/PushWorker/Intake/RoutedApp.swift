@@ -10,7 +10,6 @@ final class RoutedApp {
     let topic: ByteBuffer
     /// The environment recorded with invalid tokens.
     let environment: ByteBuffer
-    /// The options of an app that uses the binary gateway.
     let gateway: GatewayOptions?
     /// The certificate with which the app connects; `nil` with signing keys, and for the binary gateway, whose frames have
     /// no topic.
@@ -38,7 +37,6 @@ final class RoutedApp {
         use(configuration.credential)
     }
 
-    /// Switches to another credential.
     func use(_ credential: AppConfiguration.Credential) {
         if case .certificate(let identity) = credential, gateway == nil {
             certificate = identity.apns

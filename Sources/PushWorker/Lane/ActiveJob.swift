@@ -15,7 +15,6 @@ struct ActiveJob: LinkedEntry {
     var body: ByteBuffer?
     /// The notification of a job with one token, until it is submitted.
     var notification: Notification?
-    /// The additional state of a job with many tokens.
     var fanOut: FanOut?
     /// The outcomes of its notifications; `nil` while a plain delivery is all there is to record.
     var tally: JobTally?
@@ -32,20 +31,17 @@ struct ActiveJob: LinkedEntry {
     var queuedSince: Int64 = -1
     /// The number of notifications that have not ended, unsubmitted ones included.
     var open = 0
-    /// The number of notifications that have not been submitted.
     var unsubmitted = 0
     /// The generation of the queue's lease under which the job was claimed. Claims of an earlier generation belong to
     /// other lanes.
     var generation = 0
     /// True for a job in Sidekiq's or Resque's format.
     var isSidekiq = false
-    /// The source of the topic of its notifications.
     var topicSource = Verdict.TopicSource.app
     /// True if the job requests its results, regardless of what the queue keeps.
     var keepsResult = false
     /// True if its spans or exemplars are recorded.
     var isTraced = false
-    /// True if it belongs to a campaign.
     var hasCampaign = false
     /// True if its notification is a broadcast on a channel rather than for a device.
     var isOnChannel = false
@@ -199,7 +195,6 @@ final class JobTally {
         mayBeDelivered = earlier.map { $0.keepsReservation || !$0.postponed.isEmpty } ?? false
     }
 
-    /// True if nothing has ended.
     var isEmpty: Bool { outcomes.total == 0 && postponed.isEmpty && dead.isEmpty }
 
     /// The number of requests sent, or still to be sent, although APNs may have accepted an earlier one.
@@ -219,7 +214,6 @@ final class JobTally {
             }
         }
 
-        /// Adds other recipients of the same job.
         fileprivate mutating func add(_ other: Recipients) {
             guard case .some(let tokens) = self, case .some(let more) = other else { return }
             self = .some(tokens + more)
@@ -234,7 +228,6 @@ final class JobTally {
         /// The longest delay among them, in milliseconds.
         var delay: Int64
         let kind: Postponement
-        /// The rule by which a failure spends an attempt.
         let attempt: Settlement.AttemptRule
         /// The results of the notifications, in case the failure has spent their last attempt.
         var results: PackedResults
@@ -352,7 +345,6 @@ enum Fate: Hashable {
     static let ofJobs: [Fate] =
         Outcome.allCases.map(Fate.ended) + Postponement.allCases.map(Fate.postponed) + [.mixed, .split]
 
-    /// The fates of notifications.
     static let ofNotifications: [Fate] =
         Outcome.allCases.map(Fate.ended) + Postponement.allCases.map(Fate.postponed) + [.resent]
 
@@ -371,7 +363,6 @@ enum Fate: Hashable {
         }
     }
 
-    /// The value of the label `outcome`.
     var label: String {
         switch self {
         case .ended(let outcome): outcome.rawValue

@@ -98,7 +98,6 @@ final class Lane: LoopBound, @unchecked Sendable {
         try await eventLoop.submit { self.start(apps) }.get()
     }
 
-    /// Starts to connect and to work.
     func start(_ apps: [AppSender.Prepared]) {
         context.schedulePump = { [unowned self] in schedulePump() }
         context.pump = { [unowned self] in

@@ -14,12 +14,9 @@ final class LaneObserver {
     private let context: LaneContext
     private let intake: Intake
     private let fleet: Fleet
-    /// The number of the worker's lanes.
     private let laneCount: Int
     private let startedAt: NIODeadline
-    /// The consumers of the lane's queues.
     var consumers: [QueueConsumer] = []
-    /// The liveness of the event loop.
     let pulse = LoopPulse()
     private var readiness = Readiness()
     private var recentRate = RecentRate()
@@ -98,10 +95,8 @@ final class LaneObserver {
         problemsSince = Dictionary(problems.map { ($0.reason, before[$0.reason] ?? now) }) { one, _ in one }
     }
 
-    /// Returns the time for which a problem has lasted.
     private func duration(of problem: String, now: NIODeadline) -> TimeAmount { now - (problemsSince[problem] ?? now) }
 
-    /// The lane's current health.
     func health() -> WorkerHealth {
         let (now, problems) = (context.now, problems)
         record(problems, now: now)
@@ -156,7 +151,6 @@ final class LaneObserver {
 
     // MARK: Counts
 
-    /// The lane's load.
     var load: WorkSummary.Load {
         WorkSummary.Load(
             inFlight: intake.inFlight, waiting: senders.reduce(0) { $0 + $1.line.unsubmitted },
@@ -164,7 +158,6 @@ final class LaneObserver {
             connectionsMade: senders.reduce(0) { $0 + $1.transport.statistics.made })
     }
 
-    /// Returns the lane's counts and state.
     func report() -> LaneReport {
         let wall = context.wallClock()
         let metrics = context.metrics

@@ -45,7 +45,6 @@ final class RedisLaneStores: LaneStores {
         return logger
     }
 
-    /// Returns the client of a queue.
     func client(of keys: QueueKeys) -> RedisClient { clients.prepareClient(for: keys.jobs) }
 
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
@@ -84,7 +83,6 @@ final class RedisLaneStores: LaneStores {
         EventLoopFuture.andAllComplete(waiters.map { $0.close() } + [clients.close()], on: context.eventLoop)
     }
 
-    /// Logs a lost or restored connection to Redis.
     private func log(_ state: RedisClient.State, of client: RedisClient) {
         let source = "\(ObjectIdentifier(client))"
         switch state {
@@ -102,7 +100,6 @@ final class RedisLaneStores: LaneStores {
         }
     }
 
-    /// Counts a connection to Redis that was made or lost.
     private func count(_ state: RedisClient.State) {
         switch state {
         case .ready: context.metrics.redisConnections += 1

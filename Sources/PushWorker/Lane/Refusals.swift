@@ -22,10 +22,8 @@ final class Refusals<Request: Hashable> {
         self.words = words
     }
 
-    /// True if nothing is refused.
     var isEmpty: Bool { sentences.isEmpty }
 
-    /// The problems, a sentence each, sorted.
     var problems: [String] { sentences.values.sorted() }
 
     /// The problem with a kind of requests, in a sentence; `nil` if they are not refused.

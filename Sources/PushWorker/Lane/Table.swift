@@ -18,7 +18,6 @@ protocol TableID: Hashable {
 
 /// An entry of a ``Table``. It holds the index of the next entry of its ``Line``; -1 at the line's end.
 protocol LinkedEntry {
-    /// Creates an empty entry.
     init()
     var next: Int { get set }
 }
@@ -82,7 +81,6 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
         return id
     }
 
-    /// Removes an entry.
     func remove(_ id: ID) {
         // In place: the old and the new entry of an assignment would be copied.
         let entry = pointer(id)

@@ -4,7 +4,6 @@ import PushQueue
 
 /// A job on its way to a settlement: all of its notifications have ended or were postponed, or some of them.
 struct EndedJob {
-    /// The replacement of the claim.
     enum Replacement {
         /// Nothing but what the tally says.
         case none
@@ -22,7 +21,6 @@ struct EndedJob {
     let firstClaim: ClaimID
     /// The generation of the queue's lease under which it was claimed.
     let generation: Int
-    /// The name of its app, if it is known.
     let app: String?
     /// The group with which its failures are judged if it has no campaign.
     let group: DeliveryGroup
@@ -36,7 +34,6 @@ struct EndedJob {
     let refusedBy: Set<ConfigurationDigest>
     /// The further state of a job with many tokens that has been sent.
     let fanOut: FanOut?
-    /// The outcomes of its notifications.
     let tally: JobTally
     var replacement = Replacement.none
 

@@ -10,7 +10,6 @@ package struct LaneCounters: Sendable, Equatable {
     package var deferred = 0
     /// Notifications that were postponed until their job's time.
     package var scheduled = 0
-    /// Claimed jobs.
     package var claimedJobs = 0
     /// Submitted requests, including resends.
     package var submitted = 0
@@ -26,10 +25,8 @@ package struct LaneCounters: Sendable, Equatable {
 
     package init() {}
 
-    /// The number of notifications with an outcome.
     package subscript(outcome: Outcome) -> Int { outcomes[outcome] }
 
-    /// The number of notifications that have ended.
     package var done: Int { outcomes.total }
 
     static func + (one: LaneCounters, other: LaneCounters) -> LaneCounters {

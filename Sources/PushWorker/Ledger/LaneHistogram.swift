@@ -48,7 +48,6 @@ final class LaneHistogram {
         sums[row] &+= Int(value)
     }
 
-    /// Returns the index of the bucket in which a value is counted.
     func bucket(of value: UInt32) -> Int {
         var bucket = 0
         while bucket < bounds.count, value > limits[bucket] { bucket += 1 }

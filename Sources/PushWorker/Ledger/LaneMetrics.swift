@@ -20,7 +20,6 @@ final class LaneMetrics {
         /// The index of the push type; -1 if unknown.
         var pushType: Int
         var fate: Fate
-        /// The value of the label `reason`.
         var reason: String
     }
 
@@ -34,7 +33,6 @@ final class LaneMetrics {
     let queueTimes: LaneHistogram
     /// The sums for the history in Redis.
     let minutes: MinuteRecorder
-    /// The source of the time.
     var clock: () -> NIODeadline = { .now() }
     /// The notifications that were not delivered.
     private(set) var others: [Key: Int] = [:]
@@ -58,7 +56,6 @@ final class LaneMetrics {
     private let claims: UnsafeMutablePointer<QueueClaims>
     private let clocks: UnsafeMutablePointer<Int64>
 
-    /// The counts of a queue's claims.
     struct QueueClaims {
         var claimed = 0
         /// Claims reclaimed from lanes whose lease had expired.
@@ -122,7 +119,6 @@ final class LaneMetrics {
         delivered[Int(series)] &+= 1
     }
 
-    /// Counts notifications of a series.
     func count(_ fate: Fate, _ series: UInt32, _ count: Int, _ reason: Reason?) {
         guard count > 0 else { return }
         let (app, queue, pushType) = place(of: Int(series))
@@ -148,7 +144,6 @@ final class LaneMetrics {
         return all
     }
 
-    /// Returns the push type of a series.
     func pushType(of series: UInt32) -> String { PushType.rows[place(of: Int(series)).pushType].name.description }
 
     private func place(of series: Int) -> (app: Int, queue: Int, pushType: Int) {
@@ -201,10 +196,8 @@ final class LaneMetrics {
         return jobs[queue * fates + fate.index]
     }
 
-    /// The claimed jobs of all queues.
     var claimedJobs: Int { (0..<queues).reduce(0) { $0 + claims[$1].claimed } }
 
-    /// The counts of a queue's claims.
     subscript(claimsOf queue: Int) -> QueueClaims {
         get {
             precondition(queue >= 0 && queue < queues, "no such queue")

@@ -40,7 +40,6 @@ final class Ledger {
         resultsKept = kept.contains(.all) ? .all : kept.contains(.failures) ? .failures : .off
     }
 
-    /// Reads the log level, which may change at any time.
     func refresh() { log.refresh() }
 
     /// True if records of delivered notifications include details of APNs' answer.
@@ -129,7 +128,6 @@ final class Ledger {
         tally(of: id).recordSuperfluous(tokens.count, reason)
     }
 
-    /// Records that a token has become invalid.
     func record(invalid token: InvalidToken, _ reason: Reason, status: Int?, of id: JobID) {
         record(.invalidToken, reason, status: status, of: id, to: token.token, wasSent: true)
         tally(of: id).invalidTokens.append(token)
@@ -289,7 +287,6 @@ final class Ledger {
         lane.jobs[id].tally = JobTally(after: ended.tally)
     }
 
-    /// The queue of a job.
     func queue(of id: JobID) -> QueueContext { queues[lane.jobs[id].queue.index] }
 
     private func ended(_ id: JobID) -> EndedJob? {
@@ -408,7 +405,6 @@ final class Ledger {
         }
     }
 
-    /// True if the results of a job with an outcome are kept.
     private func keeps(_ outcome: Outcome, of id: JobID) -> Bool {
         queues[lane.jobs[id].queue.index].limits.results.includes(outcome) || lane.jobs[id].keepsResult
     }
@@ -432,7 +428,6 @@ final class Ledger {
         return result
     }
 
-    /// Logs a postponement.
     private func write(
         _ postponement: Postponement, _ reason: Reason, _ status: Int?, _ recipient: ByteBuffer, _ id: JobID,
         _ delay: Int64

@@ -6,7 +6,6 @@ import PushQueue
 /// The log lines about notifications: one for each at the level debug, and rare ones about dead and cancelled ones.
 struct NotificationLog {
     private let lane: LaneContext
-    /// True if each notification is logged.
     private(set) var logsEach: Bool
 
     init(_ lane: LaneContext) {
@@ -83,7 +82,6 @@ struct NotificationLog {
 }
 
 extension NotificationResult {
-    /// The result of a notification of a job.
     init(
         _ outcome: Outcome, _ reason: Reason?, status: Int? = nil, of job: Job?, app: String?, attempt: Int,
         to recipient: ByteBuffer? = nil

@@ -7,14 +7,10 @@ package struct CredentialPlan: Sendable, Equatable {
     package struct Key: Sendable, Equatable {
         /// The `.p8` file.
         package var source: SecretSource
-        /// Its passphrase, if it is encrypted.
         package var passphrase: SecretSource?
-        /// The key's identifier.
         package var keyID: String
-        /// The team's identifier.
         package var teamID: String
 
-        /// Creates a key.
         package init(source: SecretSource, passphrase: SecretSource? = nil, keyID: String, teamID: String) {
             self.source = source
             self.passphrase = passphrase
@@ -23,7 +19,6 @@ package struct CredentialPlan: Sendable, Equatable {
         }
     }
 
-    /// The kind of credential.
     package enum Kind: Sendable, Equatable {
         /// Signing keys in order of use. The next is used when APNs refuses the one before, for example because it was
         /// revoked.
@@ -32,18 +27,15 @@ package struct CredentialPlan: Sendable, Equatable {
         case certificate(SecretSource, key: SecretSource?, passphrase: SecretSource?)
     }
 
-    /// A problem with a credential, including its source.
     package struct Unusable: Error, Sendable, CustomStringConvertible {
         /// The problem, where it is, and what to do.
         package let description: String
     }
 
-    /// The kind of credential and its sources.
     package var kind: Kind
     /// The source of the authorities that are trusted instead of the system's.
     package var authorities: SecretSource?
 
-    /// Creates a plan.
     package init(_ kind: Kind) {
         self.kind = kind
     }

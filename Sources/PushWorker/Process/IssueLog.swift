@@ -15,7 +15,6 @@ struct OngoingIssues {
 
     private struct Subject {
         var began = NIODeadline.distantPast
-        /// The event of its log lines.
         var event = ""
         /// The parts that have the problem.
         var sources: Set<String> = []
@@ -140,14 +139,12 @@ final class IssueLog: Sendable {
     /// The reason why the last reload of the configuration was refused; `nil` if it was not.
     let refusedReload = NIOLockedValueBox(String?.none)
 
-    /// See ``OngoingIssues/began(_:event:at:form:now:)``.
     func began(
         _ subject: String, event: String = "", at source: String, form: String = "", now: NIODeadline
     ) -> Int? {
         ongoing.withLockedValue { $0.began(subject, event: event, at: source, form: form, now: now) }
     }
 
-    /// See ``OngoingIssues/counts``.
     var counts: [String: Int] { ongoing.withLockedValue { $0.counts } }
 
     /// See ``OngoingIssues/ended(_:at:now:)``.

@@ -5,7 +5,6 @@ import Telemetry
 
 /// A lane's counts and state at one moment.
 struct LaneReport: Sendable {
-    /// The report about one app.
     struct App: Sendable {
         var name: String
         /// True if the configuration no longer has the app.
@@ -23,7 +22,6 @@ struct LaneReport: Sendable {
         var sendTimes: HistogramCounts
     }
 
-    /// The report about one queue.
     struct Queue: Sendable {
         var name: String
         /// The age in seconds; `nil` while there is no lease.
@@ -39,7 +37,6 @@ struct LaneReport: Sendable {
     }
 
     var lane: Int
-    /// True if the lane can work.
     var isReady: Bool
     var apps: [App]
     var queues: [Queue]
@@ -65,7 +62,6 @@ struct QueueGaugeReadings {
     /// The maximum age of a reading, regardless of how often a scrape occurs.
     static let maximumAge = TimeAmount.seconds(10)
 
-    /// The contents of a queue.
     struct Queue: Sendable {
         var jobs: Int
         var later: Int

@@ -19,9 +19,7 @@ package final class Worker: Service, LoopBound {
     let lanes: [Lane]
     /// The clients of the first lane, by queue.
     private let queueClients: [(client: RedisClient, keys: QueueKeys)]
-    /// The number of reloads of the configuration.
     private let reloads = Atomic(0)
-    /// The operators' commands, and whether the worker is quiet.
     private let commands = NIOLockedValueBox((seen: WorkerCommands(), isQuiet: false))
     /// Ends when the worker is asked to stop.
     private let stopping = AsyncStream.makeStream(of: Never.self)
@@ -297,7 +295,6 @@ package final class Worker: Service, LoopBound {
         return page
     }
 
-    /// Returns the load of all lanes.
     func load() async -> WorkSummary.Load {
         var sum = WorkSummary.Load()
         for lane in lanes {
@@ -311,7 +308,6 @@ package final class Worker: Service, LoopBound {
         return sum
     }
 
-    /// Returns the counters of all lanes since the start.
     package func counters() async -> LaneCounters {
         if case .stopped(let counters) = phase.withLockedValue({ $0 }) { return counters }
         var sum = LaneCounters()

@@ -3,7 +3,6 @@ import PushJob
 import PushQueue
 import Redis
 
-/// The configuration of a worker.
 package struct WorkerConfiguration: Sendable {
     /// The Redis servers that hold the queues.
     package var redis: RedisTopology
@@ -11,9 +10,7 @@ package struct WorkerConfiguration: Sendable {
     package var redisClient = RedisClientConfiguration()
     /// The queues from which to claim jobs, at least one.
     package var queues: [QueueConfiguration]
-    /// The order in which queues with jobs are claimed from.
     package var queueOrder = QueueOrder.weighted
-    /// The keys that all queues share.
     package var sharedKeys: SharedKeys
     /// The apps for which to send, at least one.
     package var apps: [AppConfiguration]
@@ -21,7 +18,6 @@ package struct WorkerConfiguration: Sendable {
     package var workerName: String
     /// The number of event loops, each with its own connections; 0 for one per core.
     package var lanes = 1
-    /// The time and number of retries.
     package var retry = RetryPolicy()
     /// The interval in milliseconds between summaries in the log; 0 for none. A summary is omitted if there was no
     /// work.
@@ -33,7 +29,6 @@ package struct WorkerConfiguration: Sendable {
     /// The maximum duration of a drain, in milliseconds.
     package var drainTimeout = 25_000
 
-    /// Creates a configuration with defaults for everything else.
     package init(
         redis: RedisTopology, queues: [QueueConfiguration], sharedKeys: SharedKeys, apps: [AppConfiguration],
         workerName: String
@@ -55,19 +50,16 @@ package struct WorkerConfiguration: Sendable {
     }
 }
 
-/// A queue from which a worker claims jobs.
 package struct QueueConfiguration: Sendable {
     /// Its keys in Redis.
     package var keys: QueueKeys
     /// Its share of the worker in relation to other queues while all have jobs; 1 to 1000.
     package var weight: Int
 
-    /// The format of its jobs.
     package var format = JobFormat.native
     /// The lease, and the limits of what is kept.
     package var limits = QueueLimits()
 
-    /// Creates a configuration with defaults for everything else.
     package init(keys: QueueKeys, weight: Int = 1) {
         self.keys = keys
         self.weight = weight

@@ -7,7 +7,6 @@ package struct WorkerHealth: Sendable, Equatable {
     /// A problem that prevents the worker from working.
     package struct Problem: Sendable, Equatable {
         package var kind: WorkerReport.Obstacle.Kind
-        /// The problem, as a sentence.
         package var sentence: String
         /// The time for which it has lasted, in seconds.
         package var seconds: Int
@@ -22,7 +21,6 @@ package struct WorkerHealth: Sendable, Equatable {
     /// True if the worker is ending and accepts no more jobs.
     package var isDraining = false
 
-    /// The problems, as sentences.
     package var problems: [String] { details.map(\.sentence) }
 
     /// True if jobs that arrive now can be sent.
@@ -55,12 +53,10 @@ final class LoopPulse: Sendable {
 
     private let state = NIOLockedValueBox(State.starting)
 
-    /// Records that the loop runs.
     func beat(_ now: NIODeadline) {
         state.withLockedValue { if case .stopped = $0 {} else { $0 = .beating(now) } }
     }
 
-    /// Records that the lane has ended.
     func stop() { state.withLockedValue { $0 = .stopped } }
 
     /// Returns the time for which the loop has not run, if it is stuck.

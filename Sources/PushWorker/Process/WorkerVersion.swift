@@ -1,4 +1,3 @@
-/// The version of the program.
 package enum WorkerVersion {
     /// The release, such as `1.2.3`.
     package static let release = "0.1.0"

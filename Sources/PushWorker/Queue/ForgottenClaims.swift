@@ -34,7 +34,6 @@ struct ForgottenClaims {
     /// The largest claim number; 0 without claims.
     var largestNumber: Int { claims.last?.number ?? 0 }
 
-    /// Returns the claims to read next.
     func next(capacity: Int) -> [ClaimID] { Array(claims.prefix(max(0, min(batch, capacity)))) }
 
     /// Records that the first claims were read.
@@ -51,9 +50,7 @@ final class ClaimRecovery {
     private let link: QueueLink
     private unowned let consumer: QueueConsumer
     private var forgotten = ForgottenClaims()
-    /// True while some of them are being read.
     private var isReading = false
-    /// The time of the last check for forgotten claims.
     private var checkedAt: NIODeadline
 
     init(_ link: QueueLink, _ consumer: QueueConsumer) {
@@ -62,7 +59,6 @@ final class ClaimRecovery {
         checkedAt = link.lane.now
     }
 
-    /// True if there is nothing to recover.
     var isEmpty: Bool { forgotten.isEmpty }
 
     /// Discards the forgotten claims that were found: they are listed again, or belong to other lanes.

@@ -151,7 +151,6 @@ final class Outbox {
         }
     }
 
-    /// Writes all unwritten settlements.
     func flush() {
         flushAt = .distantFuture
         writeInvalidTokens()
@@ -334,7 +333,6 @@ struct UnconfirmedSettlements {
     /// The numbers of all batches, in the order of their first write.
     var numbers: [Int] { batches.keys.sorted() }
 
-    /// The claims in them.
     var claims: some Sequence<ClaimID> { batches.values.lazy.flatMap(\.claims) }
 
     /// True if a claim exists only once one of the batches has been executed.

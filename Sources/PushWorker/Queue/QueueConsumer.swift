@@ -22,7 +22,6 @@ final class QueueConsumer {
     /// The error of the last lost connection.
     private var connectionError: RedisError?
     private(set) var hasBacklog = false
-    /// True while a blocking wait is in flight.
     private var isWaiting = false
     /// The time at which the other lanes were last asked to poll in this lane's place.
     private var delegatedAt = NIODeadline.distantPast
@@ -58,7 +57,6 @@ final class QueueConsumer {
     var queue: QueueContext { link.queue }
     var store: any QueueStore { link.store }
 
-    /// Handles a change of the connection to Redis.
     func redisChanged(_ state: RedisClient.State) {
         if case .disconnected(let error, _) = state { connectionError = error }
         guard case .ready = state else { return }
@@ -292,7 +290,6 @@ final class QueueConsumer {
 
     // MARK: Waking
 
-    /// Allows a claim at once.
     func wake() { window.wake() }
 
     /// Schedules a claim for the time at which a retry becomes due, on this lane or on the worker's polling lane.

@@ -5,7 +5,6 @@
 /// without jobs costs the others nothing, and when it has some again it gets its share from then on, without credit for
 /// the past.
 struct QueueSchedule {
-    /// The availability of a queue.
     enum Availability {
         case ready
         /// The reply to its claim is awaited.
@@ -30,7 +29,6 @@ struct QueueSchedule {
         isDry = Array(repeating: true, count: weights.count)
     }
 
-    /// Returns the queue to ask next.
     func next(_ availability: (Int) -> Availability) -> Int? {
         var best: Int?
         for index in weights.indices {

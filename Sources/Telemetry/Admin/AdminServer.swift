@@ -12,7 +12,6 @@ import ServiceLifecycle
 public struct AdminServer: Service, CustomStringConvertible {
     /// The sources of its answers. Called for each request, from any thread.
     public struct Sources: Sendable {
-        /// All metrics.
         public var metrics: @Sendable () async -> MetricsPage
         /// Returns true if the process is alive.
         public var health: @Sendable () async -> Probe
@@ -29,7 +28,6 @@ public struct AdminServer: Service, CustomStringConvertible {
         }
     }
 
-    /// The port's number.
     public var port: Int { server.port }
     private let server: HTTPPort
 
@@ -64,7 +62,6 @@ public struct AdminServer: Service, CustomStringConvertible {
     public func stop() async throws { try await server.stop() }
 }
 
-/// The routes of the admin port.
 struct AdminRoutes: Sendable {
     typealias Context = BasicRequestContext
 
@@ -128,7 +125,6 @@ private struct UnknownPaths: RouterMiddleware {
 public struct Probe: Sendable, Equatable {
     /// A problem that the probe found.
     public struct Problem: Sendable, Equatable {
-        /// The problem, as a sentence.
         public var sentence: String
         /// The duration of the problem in seconds.
         public var seconds: Int
@@ -146,7 +142,6 @@ public struct Probe: Sendable, Equatable {
     public var word: String
     /// True if the process is healthy: the probe is then answered with 200, otherwise with 503.
     public var isGood: Bool
-    /// The problems.
     public var problems: [Problem]
 
     public init(_ word: String, isGood: Bool, problems: [Problem] = []) {

@@ -10,7 +10,6 @@ public final class SharedLogLevel: Sendable {
     /// - Parameter level: the initial level.
     public init(_ level: Logger.Level) { value = Atomic(Self.levels.firstIndex(of: level) ?? 0) }
 
-    /// The level.
     public var level: Logger.Level {
         get { Self.levels[value.load(ordering: .relaxed)] }
         set { value.store(Self.levels.firstIndex(of: newValue) ?? 0, ordering: .relaxed) }
@@ -53,7 +52,6 @@ public struct LineLogHandler: LogHandler {
         set { metadata[key] = newValue }
     }
 
-    /// Writes a line.
     public func log(event: LogEvent) {
         var metadata = metadata
         if let provided = metadataProvider?.get() { metadata.merge(provided) { $1 } }

@@ -194,7 +194,6 @@ extension Logger.Level {
     }
 }
 
-/// The format of log lines.
 public enum LogFormat: String, CaseIterable, Sendable {
     /// The format for the destination of standard error: see ``resolved(environment:)``.
     case auto
@@ -251,7 +250,6 @@ public enum LogEscape {
     }
 }
 
-/// The time of a line.
 public struct LogTime: Sendable {
     /// Milliseconds since 1970.
     public var milliseconds: Int64
@@ -259,7 +257,6 @@ public struct LogTime: Sendable {
     /// - Parameter milliseconds: since 1970.
     public init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
-    /// The current time.
     public static var now: LogTime {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)

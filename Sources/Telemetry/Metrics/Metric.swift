@@ -50,7 +50,6 @@ public struct Exemplar: Sendable, Equatable {
     }
 }
 
-/// The values of a histogram.
 public struct HistogramCounts: Sendable, Equatable {
     /// The number of values in each bucket, and last of those above all bounds; not cumulative.
     public var counts: [Int]

@@ -8,7 +8,6 @@ import Glibc
 ///
 /// Source: Prometheus, "Exposition formats", text-based format, version 0.0.4; OpenMetrics 1.0.
 public struct MetricsPage: Sendable {
-    /// The format of a page.
     public enum Format: Sendable, CaseIterable {
         /// Prometheus' text format.
         case text

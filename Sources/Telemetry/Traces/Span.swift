@@ -32,7 +32,6 @@ public struct Span: Sendable, Equatable {
     public var name: String
     public var kind: Kind
     public var context: Context
-    /// The id of the span that this one is a part of.
     public var parentID: String
     /// The span that enqueued the job.
     public var producer: Context
@@ -59,7 +58,6 @@ public struct Span: Sendable, Equatable {
         self.failure = failure
     }
 
-    /// Returns a new id.
     public static func newID() -> String { hex(UInt64.random(in: 1 ... .max)) }
 
     private static func hex(_ number: UInt64) -> String {
