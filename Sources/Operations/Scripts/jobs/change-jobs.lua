@@ -148,11 +148,7 @@ else
         end
     end
     call_in_chunks('RPUSH', inbox, kept)
-    if head == 'LEFT' then
-        redis.call('LTRIM', jobs, passed, -1)
-    else
-        redis.call('LTRIM', jobs, 0, -passed - 1)
-    end
+    trim_head(jobs, head, passed)
 end
 call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
 
