@@ -82,6 +82,12 @@ struct QueueJobsTests {
         filter.states = []
         filter.dueBefore = 4_000_000_000_001
         #expect(try await Self.ids(jobs, filter) == ["job-5", "job-4"])
+        // A job that is due at that time is not due before it.
+        filter.reasons = []
+        filter.states = StoredJob.State.postponed
+        #expect(try await Self.ids(jobs, filter) == ["job-5", "job-4"])
+        filter.dueBefore = 4_000_000_000_002
+        #expect(try await Self.ids(jobs, filter) == ["job-5", "job-6", "job-4"])
     }
 
     @Test("a search whose time is up reads one page of Redis, and continues from there")

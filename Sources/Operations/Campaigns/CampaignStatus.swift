@@ -100,11 +100,13 @@ package struct CampaignStatus: Sendable {
 
     /// Records what keeps it from being sent.
     package mutating func slow(by cause: String) {
-        guard state == .running, isUnfinished else { return }
+        guard shouldProceed else { return }
         (state, slowedBy) = (.slowed, cause)
         // The rate until now says nothing about the rate from now on.
         (deliveredPerSecond, leftMs) = (nil, nil)
     }
+
+    private var shouldProceed: Bool { state == .running && isUnfinished }
 
     /// True if notifications of it are still to be sent, as far as is known: a campaign without a total counts while
     /// some of it ends.
@@ -279,7 +281,7 @@ extension CampaignStatus {
     private static func findCauses(
         _ found: inout [CampaignStatus], _ keys: QueueKeys, _ fleet: Fleet, readsJobs: Bool
     ) async throws {
-        let on = found.indices.filter { found[$0].state == .running && found[$0].isUnfinished }
+        let on = found.indices.filter { found[$0].shouldProceed }
         guard !on.isEmpty else { return }
         if try await QueuePause.readAny(fleet.client(for: keys.paused), keys) != nil {
             for index in on { found[index].slow(by: "queue \(keys.queue) is paused") }

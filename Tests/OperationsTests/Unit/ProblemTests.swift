@@ -515,6 +515,9 @@ struct CampaignStateTests {
         #expect(!Self.status(["delivered": 1000]).isUnfinished)
         #expect(!Self.status(["delivered": 1], state: .cancelled).isUnfinished)
         #expect(!Self.status(["delivered": 1], finished: true).isUnfinished)
+        var ended = Self.status(["delivered": 1000])
+        ended.slow(by: "queue q is paused")
+        #expect(ended.state == .running, "nothing of it is left to be slowed")
     }
 
     @Test("its state is that of its command or, without one, of its notifications, and a stopped one has no rate")
