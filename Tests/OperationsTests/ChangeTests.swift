@@ -318,7 +318,7 @@ struct ChangeTests {
                     #"{"state":"paused","at":1e15,"by":"\#(by)","reason":"dead is 2.0% of 1000, above 1%"}"#)
             }
             let status = try await StatusReader(scene.fleet).read(scene.fleet.queues().keys)
-            let found = Diagnosis(status).problems.filter { $0.kind.name == "campaign_stopped" }
+            let found = status.findProblems().filter { $0.kind.name == "campaign_stopped" }
             #expect(found.map(\.subject) == ["spring"])
             #expect(
                 found.first?.message

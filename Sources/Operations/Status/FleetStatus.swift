@@ -28,6 +28,19 @@ package struct FleetStatus: Sendable {
     /// The queues whose server refuses writes, so that no worker can renew its lease there.
     var unwritableQueues: Set<String> { Set(servers.filter(\.found.refusesWrites).flatMap(\.queues)) }
 
+    var readableQueues: [QueueStatus] { queues.filter { $0.error == nil } }
+
+    /// Returns the problems that the status shows, the worst first, otherwise in the order of their table. Has no I/O.
+    /// - Parameter access: the fleet, for the commands that help.
+    package func findProblems(
+        _ limits: ProblemLimits = ProblemLimits(), _ access: FleetAccess = FleetAccess()
+    ) -> [Problem] {
+        let problems = Problem.table.filter(\.isInStatus).flatMap { kind in
+            (kind.find?(self, limits) ?? []).map { Problem(kind, $0, access) }
+        }
+        return problems.filter(\.isCritical) + problems.filter { !$0.isCritical }
+    }
+
     /// Computes the rates, which need two readings.
     package mutating func compare(with before: FleetStatus) {
         let seconds = Double(at - before.at) / 1000

@@ -25,16 +25,17 @@ extension Problem {
         package let hint: String
         /// The first thing to do, as sentences in Markdown.
         package let action: String
-        package let alerts: [Alert]
+        package let alert: Alert?
         /// Finds the problems of the kind in a fleet's status; `nil` if the status does not have the measure.
-        let find: (@Sendable (Diagnosis) -> [Finding])?
+        let find: (@Sendable (FleetStatus, ProblemLimits) -> [Finding])?
 
         init(
             _ name: String, _ part: Part, _ severity: Severity, _ condition: String, hint: String = "",
-            action: String = "", alerts: [Alert] = [], find: (@Sendable (Diagnosis) -> [Finding])? = nil
+            action: String = "", alert: Alert? = nil,
+            find: (@Sendable (FleetStatus, ProblemLimits) -> [Finding])? = nil
         ) {
             (self.name, self.part, self.severity, self.condition) = (name, part, severity, condition)
-            (self.hint, self.alerts, self.find) = (hint, alerts, find)
+            (self.hint, self.alert, self.find) = (hint, alert, find)
             self.action = action.isEmpty ? hint.capitalizedFirst + "." : action
         }
 

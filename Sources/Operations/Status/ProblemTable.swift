@@ -12,10 +12,10 @@ extension Problem {
     /// What a server reports about itself; ``QueueServer`` has the conditions and the words.
     private static let ofServers = QueueServer.Finding.Kind.allCases.map { kind in
         func row(
-            _ severity: Kind.Severity, _ condition: String, _ action: String, _ alerts: Alert...
+            _ severity: Kind.Severity, _ condition: String, _ action: String, _ alert: Alert? = nil
         ) -> Kind {
-            Kind(kind.rawValue, .redis, severity, condition, action: action, alerts: alerts) { diagnosis in
-                diagnosis.status.servers.flatMap { server in
+            Kind(kind.rawValue, .redis, severity, condition, action: action, alert: alert) { status, _ in
+                status.servers.flatMap { server in
                     server.found.findings.filter { $0.kind == kind }.map {
                         Finding(.server(server.found.address), $0.message, hint: $0.advice)
                     }
@@ -114,11 +114,11 @@ extension Problem {
                 Restore the server that the message names. Other queues continue. Commands and pages show them, and name the \
                 missing ones.
                 """
-        ) { diagnosis in
-            diagnosis.status.queues.compactMap { queue in
+        ) { status, _ in
+            status.queues.compactMap { queue in
                 // A key with a wrong type is a problem of its own.
                 guard let error = queue.error,
-                    !diagnosis.status.wrongKeys.contains(where: { error.contains($0.key) })
+                    !status.wrongKeys.contains(where: { error.contains($0.key) })
                 else { return nil }
                 return Finding(
                     .queue(queue.name), "queue \(queue.name) cannot be read: \(error)",
@@ -131,18 +131,16 @@ extension Problem {
         Kind(
             "shared_unreadable", .redis, .critical, "the state that all queues share cannot be read",
             hint: "bring that server back; until then pauses of apps, rates and invalid tokens are not known"
-        ) { diagnosis in
-            let status = diagnosis.status
-            return (status.sharedError.map { [$0] } ?? []).map {
+        ) { status, _ in
+            [status.sharedError].compactMap(\.self).map {
                 Finding(.shared(status.prefix), "the state that all queues share cannot be read: \($0)")
             }
         },
         Kind(
             "server_unreachable", .redis, .critical, "a server cannot be searched for queues",
             hint: "bring that server back; until then its queues are shown only if --queue names them"
-        ) { diagnosis in
-            let status = diagnosis.status
-            return (status.searchError.map { [$0] } ?? []).map {
+        ) { status, _ in
+            [status.searchError].compactMap(\.self).map {
                 Finding(.server(status.redis), "a server cannot be searched for queues: \($0)")
             }
         },
@@ -150,8 +148,7 @@ extension Problem {
             "invalid_tokens_resharding", .redis, .critical,
             "the number of shards of the invalid tokens is being changed, and workers that start wait for it",
             hint: "if the command that does it was interrupted, complete it"
-        ) { diagnosis in
-            let status = diagnosis.status
+        ) { status, _ in
             guard let division = status.resharding, let other = division.incomplete else { return [] }
             return [
                 Finding(
@@ -164,8 +161,8 @@ extension Problem {
         Kind(
             "wrong_key", .redis, .critical, "a key has the wrong type",
             hint: "rename or delete that key; workers then continue by themselves"
-        ) { diagnosis in
-            diagnosis.status.wrongKeys.map {
+        ) { status, _ in
+            status.wrongKeys.map {
                 Finding(.key($0.key), "the key \($0.key) holds a \($0.found), and it must hold a \($0.expected)")
             }
         },
@@ -176,9 +173,8 @@ extension Problem {
                 [Write them as documented](invalid-tokens.md): the token in lower-case hex, the time in milliseconds since 1970. Others have \
                 no effect.
                 """
-        ) { diagnosis in
-            let status = diagnosis.status
-            return (status.badRegistrations.map { [$0] } ?? []).map {
+        ) { status, _ in
+            [status.badRegistrations].compactMap(\.self).map {
                 Finding(.shared(status.prefix), "registrations of devices can't be read: \($0)")
             }
         },
@@ -186,8 +182,8 @@ extension Problem {
             "large_key", .redis, .warning, "a key is too large to be moved to another server",
             hint: "make it smaller before slots are moved: docs/redis.md says how for each key",
             action: "[Make it smaller](redis.md#large-keys) before slots are moved."
-        ) { diagnosis in
-            diagnosis.status.largeKeys.map {
+        ) { status, _ in
+            status.largeKeys.map {
                 Finding(
                     .key($0.key),
                     "the key \($0.key) has \(Words.bytes($0.bytes)): from about \(Words.bytes($0.limit)) on, Redis "
@@ -206,27 +202,25 @@ extension Problem {
                 `systemctl status apns-worker`), see why they ended: the last lines of their log name the setting or key that could \
                 not be used. If they run, Prometheus cannot reach their port 9464.
                 """,
-            alerts: [
-                Alert(
-                    "None", for: "3m", .page, "No worker{{ with $labels.job }} of {{ . }}{{ end }} is running",
-                    """
-                    Prometheus has not reached the admin port of any of them for 3 minutes. Jobs stay in Redis; nothing is sent.
-                    """,
-                    """
-                    count by (job) (max_over_time(apns_worker_build_info[1h])) unless count by (job) (apns_worker_build_info)
-                    or on () absent(apns_worker_build_info)
-                    """)
-            ]
-        ) { diagnosis in
-            diagnosis.queues.compactMap { queue in
+            alert: Alert(
+                "None", for: "3m", .page, "No worker{{ with $labels.job }} of {{ . }}{{ end }} is running",
+                """
+                Prometheus has not reached the admin port of any of them for 3 minutes. Jobs stay in Redis; nothing is sent.
+                """,
+                """
+                count by (job) (max_over_time(apns_worker_build_info[1h])) unless count by (job) (apns_worker_build_info)
+                or on () absent(apns_worker_build_info)
+                """)
+        ) { status, _ in
+            status.readableQueues.compactMap { queue in
                 let ready = queue.ready
-                let candidates = diagnosis.status.living.filter { $0.queues.contains(queue.name) }
+                let candidates = status.living.filter { $0.queues.contains(queue.name) }
                 guard ready > 0, queue.paused == nil,
                     !candidates.contains(where: { $0.state == .running || $0.state == .unknown })
                 else { return nil }
                 let jobs = ready == 1 ? "1 job waits" : "\(Words.number(ready)) jobs wait"
                 let isQuiet = candidates.contains { $0.state == .quiet }
-                let isUnwritable = diagnosis.unwritableQueues.contains(queue.name)
+                let isUnwritable = status.unwritableQueues.contains(queue.name)
                 let others = candidates.map { "\($0.name) is \($0.state.rawValue)" }.joined(separator: ", ")
                 return Finding(
                     .queue(queue.name),
@@ -247,24 +241,22 @@ extension Problem {
                 [more jobs arrive than are sent](#jobs-are-late): compare the rate of deliveries with before, look at \
                 `max_per_second`, and add workers.
                 """,
-            alerts: [
-                Alert(
-                    "QueueOld", for: "5m", .page, "Jobs in the queue {{ $labels.queue }} wait too long",
-                    "The oldest one has waited for {{ $value | humanizeDuration }}.",
-                    """
-                    max by (job, queue) (apns_worker_queue_oldest_seconds) > 300
-                    unless on (job, queue) max by (job, queue) (apns_worker_queue_paused) == 1
-                    """)
-            ]
-        ) { diagnosis in
-            let maximum = diagnosis.limits.age ?? ProblemLimits.defaultAge
-            return diagnosis.queues.compactMap { queue in
+            alert: Alert(
+                "QueueOld", for: "5m", .page, "Jobs in the queue {{ $labels.queue }} wait too long",
+                "The oldest one has waited for {{ $value | humanizeDuration }}.",
+                """
+                max by (job, queue) (apns_worker_queue_oldest_seconds) > 300
+                unless on (job, queue) max by (job, queue) (apns_worker_queue_paused) == 1
+                """)
+        ) { status, limits in
+            let maximum = limits.age ?? ProblemLimits.defaultAge
+            return status.readableQueues.compactMap { queue in
                 guard queue.paused == nil, let age = queue.oldestAgeMs, age > maximum else { return nil }
-                let isUnwritable = diagnosis.unwritableQueues.contains(queue.name)
+                let isUnwritable = status.unwritableQueues.contains(queue.name)
                 return Finding(
                     .queue(queue.name),
                     "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
-                    since: (diagnosis.status.at + maximum).since(age),
+                    since: (status.at + maximum).since(age),
                     hint: isUnwritable ? "fix Redis first" : "start more workers, or find out what slows them down",
                     isUnwritable ? [] : [.countJobs(queue: queue.name), .startWorker(queues: [queue.name])])
             }
@@ -275,22 +267,20 @@ extension Problem {
             action: """
                 `apns-worker status` shows the reason. `apns-worker resume` ends the pause. Jobs expire in the meantime.
                 """,
-            alerts: [
-                Alert(
-                    "QueuePaused", for: "5m", .ticket, "Jobs wait in the paused queue {{ $labels.queue }}",
-                    """
-                    An operator has paused it, so workers claim nothing from it. The oldest job has waited for \
-                    {{ $value | humanizeDuration }}.
-                    """,
-                    """
-                    max by (job, queue) (apns_worker_queue_oldest_seconds) > 3600
-                    and on (job, queue) max by (job, queue) (apns_worker_queue_paused) == 1
-                    """)
-            ]
-        ) { diagnosis in
-            let now = diagnosis.status.at
-            let maximum = diagnosis.limits.age ?? ProblemLimits.defaultPausedAge
-            return diagnosis.queues.compactMap { queue in
+            alert: Alert(
+                "QueuePaused", for: "5m", .ticket, "Jobs wait in the paused queue {{ $labels.queue }}",
+                """
+                An operator has paused it, so workers claim nothing from it. The oldest job has waited for \
+                {{ $value | humanizeDuration }}.
+                """,
+                """
+                max by (job, queue) (apns_worker_queue_oldest_seconds) > 3600
+                and on (job, queue) max by (job, queue) (apns_worker_queue_paused) == 1
+                """)
+        ) { status, limits in
+            let now = status.at
+            let maximum = limits.age ?? ProblemLimits.defaultPausedAge
+            return status.readableQueues.compactMap { queue in
                 // Jobs without a time have waited at least since the pause, unless they are younger.
                 guard let pause = queue.paused, queue.ready > 0,
                     let age = queue.oldestAgeMs ?? pause.since.map({ now.since($0) }), age > maximum
@@ -309,8 +299,8 @@ extension Problem {
             hint:
                 "during a rolling upgrade this ends by itself, and jobs wait for a worker that has their app; "
                 + "otherwise give all workers of the queue the same apps"
-        ) { diagnosis in
-            diagnosis.queues.filter { !$0.differentApps.isEmpty }.map { queue in
+        ) { status, _ in
+            status.readableQueues.filter { !$0.differentApps.isEmpty }.map { queue in
                 let groups = queue.differentApps.map { group in
                     "\(group.workers.joined(separator: ", ")) \(group.workers.count == 1 ? "has" : "have") "
                         + group.apps.joined(separator: ", ")
@@ -333,18 +323,16 @@ extension Problem {
                 [The reasons](dead-letters.md) are in `apns-worker dead list --by reason`: MalformedJSON, PayloadTooLarge and \
                 similar ones are mistakes of a producer, UnknownApp one of a setting. Fix the cause, then use `apns-worker requeue`.
                 """,
-            alerts: [
-                Alert(
-                    "DeadLetters", .ticket, "Jobs of the queue {{ $labels.queue }} become dead letters",
-                    "{{ $value | humanize }} in the last 15 minutes. They are kept unchanged in Redis.",
-                    """
-                    sum by (job, queue) (increase(apns_worker_jobs_total{outcome="dead"}[15m])) > 100
-                    or sum by (job, queue) (
-                    apns_worker_jobs_total{outcome="dead"} and on (job, instance) time() - process_start_time_seconds < 15 * 60) > 100
-                    """)
-            ]
-        ) { diagnosis in
-            diagnosis.queues.compactMap { deadLetters($0, diagnosis.limits) }
+            alert: Alert(
+                "DeadLetters", .ticket, "Jobs of the queue {{ $labels.queue }} become dead letters",
+                "{{ $value | humanize }} in the last 15 minutes. They are kept unchanged in Redis.",
+                """
+                sum by (job, queue) (increase(apns_worker_jobs_total{outcome="dead"}[15m])) > 100
+                or sum by (job, queue) (
+                apns_worker_jobs_total{outcome="dead"} and on (job, instance) time() - process_start_time_seconds < 15 * 60) > 100
+                """)
+        ) { status, limits in
+            status.readableQueues.compactMap { deadLetters($0, limits) }
         },
         Kind(
             "campaign_stopped", .queues, .warning, "a guard has paused a campaign",
@@ -352,16 +340,14 @@ extension Problem {
                 `apns-worker status` names the campaign and the share that exceeded its [limit](campaigns.md#a-guard), `apns-worker \
                 campaign show` its outcomes. Once the cause is known, use `apns-worker campaign resume` or `cancel`.
                 """,
-            alerts: [
-                Alert(
-                    "CampaignStopped", .page, "A guard has paused a campaign in the queue {{ $labels.queue }}",
-                    "Too many of its notifications failed. The rest waits in Redis, and can expire.",
-                    "max by (job, queue) (apns_worker_campaigns_stopped) > 0")
-            ]
-        ) { diagnosis in
+            alert: Alert(
+                "CampaignStopped", .page, "A guard has paused a campaign in the queue {{ $labels.queue }}",
+                "Too many of its notifications failed. The rest waits in Redis, and can expire.",
+                "max by (job, queue) (apns_worker_campaigns_stopped) > 0")
+        ) { status, _ in
             // Each once for all of its queues.
             var found: [String: (reason: String, since: Int64?, queues: [String])] = [:]
-            for queue in diagnosis.status.queues {
+            for queue in status.queues {
                 for (campaign, stop) in queue.stoppedCampaigns {
                     found[campaign, default: (stop.reason, stop.since, [])].queues.append(queue.name)
                 }
@@ -382,8 +368,8 @@ extension Problem {
                 command again: `apns-worker campaign resume` and `cancel`, or `apns-worker jobs cancel --id`, which \
                 `--undo` ends.
                 """
-        ) { diagnosis in
-            diagnosis.status.queues.flatMap { queue in
+        ) { status, _ in
+            status.queues.flatMap { queue in
                 queue.damagedCommands.map { field in
                     let campaign = field.hasPrefix("campaign:") ? String(field.dropFirst(9)) : nil
                     return Finding(
@@ -399,33 +385,29 @@ extension Problem {
             action: """
                 Keep the dead letter and the previous logs of the workers: if a worker crashed each time, this is a bug of the worker.
                 """,
-            alerts: [
-                Alert(
-                    "Poison", .ticket, "A job of the queue {{ $labels.queue }} may crash workers",
-                    "It was reclaimed too often from workers that ended, and is a dead letter now.",
-                    """
-                    sum by (job, queue) (increase(apns_worker_claims_poisoned_total[1h])) > 0
-                    or sum by (job, queue) (
-                    apns_worker_claims_poisoned_total and on (job, instance) time() - process_start_time_seconds < 60 * 60) > 0
-                    """)
-            ]),
+            alert: Alert(
+                "Poison", .ticket, "A job of the queue {{ $labels.queue }} may crash workers",
+                "It was reclaimed too often from workers that ended, and is a dead letter now.",
+                """
+                sum by (job, queue) (increase(apns_worker_claims_poisoned_total[1h])) > 0
+                or sum by (job, queue) (
+                apns_worker_claims_poisoned_total and on (job, instance) time() - process_start_time_seconds < 60 * 60) > 0
+                """)),
         Kind(
             "jobs_reclaimed", .queues, .warning, "jobs were reclaimed from workers that disappeared",
             action: """
                 Find the workers that ended without a drain (OOMKilled, evicted, exit status 137 or 139), and give the drain more \
                 time or the worker more memory.
                 """,
-            alerts: [
-                Alert(
-                    "JobsReclaimed", .ticket,
-                    "Jobs of the queue {{ $labels.queue }} were reclaimed from workers that disappeared",
-                    "{{ $value | humanize }} in the last hour. A worker that drains leaves none behind.",
-                    """
-                    sum by (job, queue) (increase(apns_worker_claims_reclaimed_total[1h])) > 0
-                    or sum by (job, queue) (
-                    apns_worker_claims_reclaimed_total and on (job, instance) time() - process_start_time_seconds < 60 * 60) > 0
-                    """)
-            ]),
+            alert: Alert(
+                "JobsReclaimed", .ticket,
+                "Jobs of the queue {{ $labels.queue }} were reclaimed from workers that disappeared",
+                "{{ $value | humanize }} in the last hour. A worker that drains leaves none behind.",
+                """
+                sum by (job, queue) (increase(apns_worker_claims_reclaimed_total[1h])) > 0
+                or sum by (job, queue) (
+                apns_worker_claims_reclaimed_total and on (job, instance) time() - process_start_time_seconds < 60 * 60) > 0
+                """)),
     ]
 
     private static func deadLetters(_ queue: QueueStatus, _ limits: ProblemLimits) -> Finding? {
@@ -477,8 +459,8 @@ extension Problem {
             hint: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
                 + "`+sentinel|get-master-addr-by-name`, `+sentinel|sentinels`, `+sentinel|myid`",
             action: "Give its Sentinel user the [rights](redis.md#access-control)."
-        ) { diagnosis in
-            diagnosis.status.workers.filter { !$0.isSilent }.compactMap { worker in
+        ) { status, _ in
+            status.workers.filter { !$0.isSilent }.compactMap { worker in
                 worker.failoverWatch.map {
                     Finding(.worker(worker.name), "worker \(worker.name) learns of failovers late: \($0)")
                 }
@@ -491,8 +473,8 @@ extension Problem {
                 `apns-worker check` names the mistake. The worker continues with the configuration that it had, but would not \
                 start again. It reads a corrected file by itself.
                 """
-        ) { diagnosis in
-            diagnosis.status.workers.filter { !$0.isSilent }.compactMap { worker in
+        ) { status, _ in
+            status.workers.filter { !$0.isSilent }.compactMap { worker in
                 worker.refusedReload.map {
                     Finding(.worker(worker.name), "worker \(worker.name) could not reload its configuration: \($0)")
                 }
@@ -506,28 +488,28 @@ extension Problem {
                 The process hangs, is stopped (`SIGSTOP`, a frozen container) or cannot reach Redis. `status` omits its other lines, \
                 because they are out of date. Other workers reclaim its jobs when its lease ends.
                 """
-        ) { diagnosis in
-            diagnosis.status.workers.compactMap { worker in
+        ) { status, _ in
+            status.workers.compactMap { worker in
                 worker.latenessMs.map {
                     Finding(
                         .worker(worker.name),
                         "worker \(worker.name) has sent no heartbeat for \(Words.duration($0))",
-                        since: diagnosis.status.at.since($0))
+                        since: status.at.since($0))
                 }
             }
         },
         Kind(
             "worker_gone", .workers, .warning, "the jobs of a worker that ended were not reclaimed within five seconds",
             action: "Start a worker on its queues, which reclaims the jobs. The log of the old one has the cause."
-        ) { diagnosis in
+        ) { status, _ in
             // Living workers reclaim within a second or two.
-            diagnosis.status.workers.filter { $0.state == .gone && $0.leaseLeftMs < -5000 }.map { worker in
+            status.workers.filter { $0.state == .gone && $0.leaseLeftMs < -5000 }.map { worker in
                 let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
                 return Finding(
                     .worker(worker.name),
                     "the lease of worker \(worker.name) expired \(Words.duration(-worker.leaseLeftMs)) ago, and its "
                         + "jobs were not reclaimed (\(jobs))",
-                    since: diagnosis.status.at + worker.leaseLeftMs,
+                    since: status.at + worker.leaseLeftMs,
                     hint: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs",
                     [.startWorker(queues: worker.queues)])
             }
@@ -538,12 +520,12 @@ extension Problem {
     private static let ofObstacles = WorkerReport.Obstacle.Kind.allCases.map { kind in
         func row(
             _ severity: Kind.Severity, _ condition: String, hint: String = "", action: String = "",
-            _ remedies: [Remedy] = [], _ alerts: Alert...
+            _ remedies: [Remedy] = [], _ alert: Alert? = nil
         ) -> Kind {
             Kind(
-                kind.rawValue, .workers, severity, condition, hint: hint, action: action, alerts: alerts
-            ) { diagnosis in
-                diagnosis.status.workers.filter { $0.state == .running && !$0.isSilent }.compactMap { worker in
+                kind.rawValue, .workers, severity, condition, hint: hint, action: action, alert: alert
+            ) { status, _ in
+                status.workers.filter { $0.state == .running && !$0.isSilent }.compactMap { worker in
                     let reasons = worker.ownObstacles.filter { $0.kind == kind }.map(\.reason)
                     guard !reasons.isEmpty else { return nil }
                     return Finding(
@@ -646,61 +628,51 @@ extension Problem {
                 Look at the end of the log of the previous process (`kubectl logs --previous`, `journalctl -u apns-worker`) and at its \
                 exit status: 137 is out of memory, or not drained in time.
                 """,
-            alerts: [
-                Alert(
-                    "Restarting", .page, "{{ $labels.instance }} restarts repeatedly",
-                    "It has started {{ $value }} times in half an hour.",
-                    "changes(process_start_time_seconds[30m]) > 3 and on (job, instance) apns_worker_build_info")
-            ]),
+            alert: Alert(
+                "Restarting", .page, "{{ $labels.instance }} restarts repeatedly",
+                "It has started {{ $value }} times in half an hour.",
+                "changes(process_start_time_seconds[30m]) > 3 and on (job, instance) apns_worker_build_info")),
         Kind(
             "settlements_wait", .workers, .warning, "the settlements of a worker wait for Redis",
             action: """
                 Check whether Redis is full, read-only or slow. These jobs are sent again if the worker is killed now.
                 """,
-            alerts: [
-                Alert(
-                    "SettlementsWait", for: "1m", .ticket, "{{ $labels.instance }} cannot settle its jobs",
-                    "{{ $value | humanize }} settlements wait for Redis; at 10,000 no more jobs are claimed.",
-                    "max by (job, instance, queue) (apns_worker_settlements_waiting) > 5000")
-            ]),
+            alert: Alert(
+                "SettlementsWait", for: "1m", .ticket, "{{ $labels.instance }} cannot settle its jobs",
+                "{{ $value | humanize }} settlements wait for Redis; at 10,000 no more jobs are claimed.",
+                "max by (job, instance, queue) (apns_worker_settlements_waiting) > 5000")),
         Kind(
             "possible_duplicates", .workers, .warning, "one of a hundred notifications may have been sent twice",
             action: """
                 Look for workers that are killed instead of drained (exit status 137; `terminationGracePeriodSeconds` and \
                 `TimeoutStopSec` longer than `drain_timeout`), and for connections that are cut off (proxies, NAT).
                 """,
-            alerts: [
-                Alert(
-                    "PossibleDuplicates", .ticket,
-                    "{{ $value | humanizePercentage }} of notifications may have been sent twice",
-                    "Their answers never came, or the worker that sent them was killed.",
-                    """
-                    sum by (job) (rate(apns_worker_possible_duplicates_total[30m]))
-                    / sum by (job) (rate(apns_worker_requests_total[30m])) > 0.01
-                    and sum by (job) (increase(apns_worker_possible_duplicates_total[30m])) > 100
-                    """)
-            ]),
+            alert: Alert(
+                "PossibleDuplicates", .ticket,
+                "{{ $value | humanizePercentage }} of notifications may have been sent twice",
+                "Their answers never came, or the worker that sent them was killed.",
+                """
+                sum by (job) (rate(apns_worker_possible_duplicates_total[30m]))
+                / sum by (job) (rate(apns_worker_requests_total[30m])) > 0.01
+                and sum by (job) (increase(apns_worker_possible_duplicates_total[30m])) > 100
+                """)),
         Kind(
             "lasting_problem", .workers, .warning, "the log of a worker has reported a problem for 15 minutes",
             action: """
                 The worker's log has the line with this `event`, its subject and reason, and `apns-worker status` a suggestion.
                 """,
-            alerts: [
-                Alert(
-                    "Problem", for: "15m", .ticket,
-                    "{{ $labels.instance }} has reported {{ $labels.event }} for 15 minutes",
-                    "A lasting problem, with or without an alert of its own.",
-                    #"max by (job, instance, event) (apns_worker_problems{event!="not_ready"}) > 0"#)
-            ]),
+            alert: Alert(
+                "Problem", for: "15m", .ticket,
+                "{{ $labels.instance }} has reported {{ $labels.event }} for 15 minutes",
+                "A lasting problem, with or without an alert of its own.",
+                #"max by (job, instance, event) (apns_worker_problems{event!="not_ready"}) > 0"#)),
         Kind(
             "metrics_dropped", .workers, .warning, "a worker has too many metric series",
             action: "One worker has very many apps or queues. Spread them over several workers.",
-            alerts: [
-                Alert(
-                    "MetricsDropped", .ticket, "{{ $labels.instance }} has too many metric series",
-                    "Some series have been missing since then, so other alerts may not fire.",
-                    "max by (job, instance) (apns_worker_metric_series_dropped_total) > 0")
-            ]),
+            alert: Alert(
+                "MetricsDropped", .ticket, "{{ $labels.instance }} has too many metric series",
+                "Some series have been missing since then, so other alerts may not fire.",
+                "max by (job, instance) (apns_worker_metric_series_dropped_total) > 0")),
     ]
 
     // MARK: Apps
@@ -710,12 +682,12 @@ extension Problem {
         ScopeRecord.Scope.allCases.reversed().map { scope in
             func row(
                 _ severity: Kind.Severity, _ condition: String, hint: String = "", action: String = "",
-                _ alerts: Alert...
+                _ alert: Alert? = nil
             ) -> Kind {
                 Kind(
-                    "\(scope.rawValue)_slow", .apps, severity, condition, hint: hint, action: action, alerts: alerts
-                ) { diagnosis in
-                    diagnosis.status.scopes.filter { $0.scope == scope && $0.state == .slow }.map {
+                    "\(scope.rawValue)_slow", .apps, severity, condition, hint: hint, action: action, alert: alert
+                ) { status, _ in
+                    status.scopes.filter { $0.scope == scope && $0.state == .slow }.map {
                         Finding($0.object, $0.message, since: $0.since, $0.remedies)
                     }
                 }
@@ -782,8 +754,8 @@ extension Problem {
                 "scope_suspected", .apps, .warning,
                 "the last notifications of an app, a campaign or a job were refused, too few to slow it down",
                 hint: "nothing is slowed down; look at the reason and the jobs"
-            ) { diagnosis in
-                diagnosis.status.scopes.filter { $0.state == .suspected }.map {
+            ) { status, _ in
+                status.scopes.filter { $0.state == .suspected }.map {
                     Finding($0.object, $0.message, since: $0.since, $0.remedies)
                 }
             }
@@ -797,14 +769,12 @@ extension Problem {
                 `apns-worker status` names the certificate and the topic. Correct the topic, or replace the certificate. Nothing is sent \
                 until then, and no job is lost.
                 """,
-            alerts: [
-                Alert(
-                    "AppBlocked", for: "2m", .page, "The certificate of the app {{ $labels.app }} is not for its topic",
-                    "Nothing is sent for it. Its jobs wait with no attempt spent. Other apps are not affected.",
-                    #"max by (job, app) (apns_worker_app_state{state="blocked"}) == 1"#)
-            ]
-        ) { diagnosis in
-            diagnosis.status.apps.compactMap { app in
+            alert: Alert(
+                "AppBlocked", for: "2m", .page, "The certificate of the app {{ $labels.app }} is not for its topic",
+                "Nothing is sent for it. Its jobs wait with no attempt spent. Other apps are not affected.",
+                #"max by (job, app) (apns_worker_app_state{state="blocked"}) == 1"#)
+        ) { status, _ in
+            status.apps.compactMap { app in
                 guard let reason = app.blocked else { return nil }
                 return Finding(.app(app.name), "nothing is sent for app \(app.name): \(reason)", [.check])
             }
@@ -815,9 +785,9 @@ extension Problem {
                 `apns-worker status` shows the reason. Its jobs are deferred and expire in the meantime; `apns-worker resume --app NAME` ends \
                 the pause.
                 """
-        ) { diagnosis in
-            let (now, maximum) = (diagnosis.status.at, diagnosis.limits.age ?? ProblemLimits.defaultPausedAge)
-            return diagnosis.status.apps.compactMap { app in
+        ) { status, limits in
+            let (now, maximum) = (status.at, limits.age ?? ProblemLimits.defaultPausedAge)
+            return status.apps.compactMap { app in
                 guard let pause = app.paused, let since = pause.since, now.since(since) > maximum else { return nil }
                 return Finding(
                     .app(app.name),
@@ -832,24 +802,22 @@ extension Problem {
                 `apns_worker_connection_failures_total` has the reason, the worker's log a suggestion. If all workers are affected, look \
                 at the firewall (443 to 17.0.0.0/8), the proxy, DNS and Apple's status page; no restart helps.
                 """,
-            alerts: [
-                Alert(
-                    "NoConnection", for: "2m", .page,
-                    "{{ $labels.instance }} has no connection to APNs for the app {{ $labels.app }}",
-                    "Jobs wait for a connection, or are deferred for lack of one.",
-                    """
-                    sum by (job, instance, app) (apns_worker_connections{state="usable"}) == 0
-                    and on (job, instance, app) (
-                    sum by (job, instance, app) (apns_worker_waiting) > 0
-                    or sum by (job, instance, app) (increase(apns_worker_notifications_total{outcome="deferred",reason="NoConnection"}[5m])) > 0
-                    or sum by (job, instance, app) (increase(apns_worker_connection_failures_total[5m])) > 0
-                    and on (job, instance) apns_worker_ready == 0
-                    and on (job, instance) (
-                    apns_worker_queue_oldest_seconds > 0 unless on (job, instance, queue) apns_worker_queue_paused == 1))
-                    """)
-            ]
-        ) { diagnosis in
-            diagnosis.status.apps.filter { $0.state == .unconnected }.map { app in
+            alert: Alert(
+                "NoConnection", for: "2m", .page,
+                "{{ $labels.instance }} has no connection to APNs for the app {{ $labels.app }}",
+                "Jobs wait for a connection, or are deferred for lack of one.",
+                """
+                sum by (job, instance, app) (apns_worker_connections{state="usable"}) == 0
+                and on (job, instance, app) (
+                sum by (job, instance, app) (apns_worker_waiting) > 0
+                or sum by (job, instance, app) (increase(apns_worker_notifications_total{outcome="deferred",reason="NoConnection"}[5m])) > 0
+                or sum by (job, instance, app) (increase(apns_worker_connection_failures_total[5m])) > 0
+                and on (job, instance) apns_worker_ready == 0
+                and on (job, instance) (
+                apns_worker_queue_oldest_seconds > 0 unless on (job, instance, queue) apns_worker_queue_paused == 1))
+                """)
+        ) { status, _ in
+            status.apps.filter { $0.state == .unconnected }.map { app in
                 Finding(
                     .app(app.name),
                     "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
@@ -863,16 +831,14 @@ extension Problem {
             action: """
                 The worker's log has the reason: the key's file, or Redis. If the age is implausible, look at the clocks of the workers.
                 """,
-            alerts: [
-                Alert(
-                    "ProviderTokenOld", for: "1m", .page,
-                    "The provider token of {{ $labels.app }} is not renewed",
-                    "It is {{ $value | humanizeDuration }} old, and APNs accepts none older than an hour.",
-                    "max by (job, instance, app) (apns_worker_provider_token_age_seconds) > 3300")
-            ]
-        ) { diagnosis in
-            diagnosis.status.apps.compactMap { app in
-                guard let age = app.tokenIssuedAt.map({ diagnosis.status.at.since($0) }), age > 3_300_000 else {
+            alert: Alert(
+                "ProviderTokenOld", for: "1m", .page,
+                "The provider token of {{ $labels.app }} is not renewed",
+                "It is {{ $value | humanizeDuration }} old, and APNs accepts none older than an hour.",
+                "max by (job, instance, app) (apns_worker_provider_token_age_seconds) > 3300")
+        ) { status, _ in
+            status.apps.compactMap { app in
+                guard let age = app.tokenIssuedAt.map({ status.at.since($0) }), age > 3_300_000 else {
                     return nil
                 }
                 return Finding(
@@ -889,8 +855,8 @@ extension Problem {
                 `apns-worker status` names the file or certificate, and the error. Replace it: workers read it again within seconds, and use \
                 it for new requests. Until then they keep the previous one.
                 """
-        ) { diagnosis in
-            diagnosis.status.apps.compactMap { app in
+        ) { status, _ in
+            status.apps.compactMap { app in
                 // The certificate of a blocked app is a problem of its own.
                 guard let problem = app.credentialProblem, app.blocked == nil else { return nil }
                 return Finding(.app(app.name), "the credential of app \(app.name): \(problem)", [.check])
@@ -926,10 +892,10 @@ extension Problem {
         return Kind(
             name, .apps, severity, "the certificate of an app expires within \(days) days",
             hint: "replace its file with a new one from Apple's developer site; workers read it again", action: action,
-            alerts: [alert]
-        ) { diagnosis in
-            diagnosis.status.apps.compactMap { app in
-                guard let left = app.certificateExpiresAt.map({ $0.since(diagnosis.status.at) }), left < days * day
+            alert: alert
+        ) { status, _ in
+            status.apps.compactMap { app in
+                guard let left = app.certificateExpiresAt.map({ $0.since(status.at) }), left < days * day
                 else {
                     return nil
                 }
@@ -953,24 +919,22 @@ extension Problem {
                 [tokens of the sandbox are sent to production](#many-bad-device-tokens), or those of one app through another, and pause \
                 the queue in the meantime (`apns-worker pause`).
                 """,
-            alerts: [
-                Alert(
-                    "InvalidTokens", .ticket,
-                    "{{ $value | humanizePercentage }} of the tokens of {{ $labels.app }} are invalid",
-                    "In the last half hour. They were added to the set of invalid tokens in Redis.",
-                    """
-                    sum by (job, app) (rate(apns_worker_outcomes_total{outcome="invalid_token"}[30m]))
-                    / sum by (job, app) (rate(apns_worker_outcomes_total{outcome=~"delivered|invalid_token"}[30m])) > 0.2
-                    and sum by (job, app) (increase(apns_worker_outcomes_total{outcome="invalid_token"}[30m])) > 100
-                    """)
-            ]
-        ) { diagnosis in
-            diagnosis.queues.compactMap { queue in
+            alert: Alert(
+                "InvalidTokens", .ticket,
+                "{{ $value | humanizePercentage }} of the tokens of {{ $labels.app }} are invalid",
+                "In the last half hour. They were added to the set of invalid tokens in Redis.",
+                """
+                sum by (job, app) (rate(apns_worker_outcomes_total{outcome="invalid_token"}[30m]))
+                / sum by (job, app) (rate(apns_worker_outcomes_total{outcome=~"delivered|invalid_token"}[30m])) > 0.2
+                and sum by (job, app) (increase(apns_worker_outcomes_total{outcome="invalid_token"}[30m])) > 100
+                """)
+        ) { status, limits in
+            status.readableQueues.compactMap { queue in
                 let (delivered, invalid) = (
                     queue.today[Outcome.delivered.rawValue] ?? 0, queue.today[Outcome.invalidToken.rawValue] ?? 0
                 )
-                let share = diagnosis.limits.invalidShare ?? ProblemLimits.defaultInvalidShare
-                let least = diagnosis.limits.invalidShare == nil ? ProblemLimits.leastInvalid : 1
+                let share = limits.invalidShare ?? ProblemLimits.defaultInvalidShare
+                let least = limits.invalidShare == nil ? ProblemLimits.leastInvalid : 1
                 guard invalid >= least, Double(invalid) > share * Double(delivered + invalid) else { return nil }
                 return Finding(
                     .queue(queue.name),
@@ -987,29 +951,25 @@ extension Problem {
                 `apns_worker_notifications_total{outcome="retried"}` has the reasons. 5xx is a temporary problem of APNs; TooManyRequests \
                 means that some devices get too many; lost connections are a problem of the network.
                 """,
-            alerts: [
-                Alert(
-                    "Retries", .ticket, "Most notifications of {{ $labels.app }} must be retried",
-                    "{{ $value | humanizePercentage }} of the attempts in the last 15 minutes failed temporarily.",
-                    """
-                    sum by (job, app) (rate(apns_worker_outcomes_total{outcome="retried"}[15m]))
-                    / sum by (job, app) (rate(apns_worker_outcomes_total{outcome=~"retried|delivered"}[15m])) > 0.5
-                    and sum by (job, app) (increase(apns_worker_outcomes_total{outcome="retried"}[15m])) > 100
-                    unless on (job, app) max by (job, app) (max_over_time(apns_worker_app_state{state=~"unavailable|refused"}[15m])) == 1
-                    """)
-            ]),
+            alert: Alert(
+                "Retries", .ticket, "Most notifications of {{ $labels.app }} must be retried",
+                "{{ $value | humanizePercentage }} of the attempts in the last 15 minutes failed temporarily.",
+                """
+                sum by (job, app) (rate(apns_worker_outcomes_total{outcome="retried"}[15m]))
+                / sum by (job, app) (rate(apns_worker_outcomes_total{outcome=~"retried|delivered"}[15m])) > 0.5
+                and sum by (job, app) (increase(apns_worker_outcomes_total{outcome="retried"}[15m])) > 100
+                unless on (job, app) max by (job, app) (max_over_time(apns_worker_app_state{state=~"unavailable|refused"}[15m])) == 1
+                """)),
         Kind(
             "slow_answers", .apps, .warning, "one answer of APNs in a hundred takes 5 s",
             action: """
                 Look at Apple's status page, at the network and the proxy, and at the CPU of the workers: a throttled worker reads \
                 answers late.
                 """,
-            alerts: [
-                Alert(
-                    "Slow", for: "10m", .ticket, "APNs answers slowly for the app {{ $labels.app }}",
-                    "One answer in a hundred takes {{ $value | humanizeDuration }} or more.",
-                    "histogram_quantile(0.99, sum by (job, app, le) (rate(apns_worker_send_seconds_bucket[10m]))) > 5")
-            ]),
+            alert: Alert(
+                "Slow", for: "10m", .ticket, "APNs answers slowly for the app {{ $labels.app }}",
+                "One answer in a hundred takes {{ $value | humanizeDuration }} or more.",
+                "histogram_quantile(0.99, sum by (job, app, le) (rate(apns_worker_send_seconds_bucket[10m]))) > 5")),
         Kind(
             "gateway_packets_late", .apps, .warning,
             "a binary gateway dropped notifications that had counted as delivered",
@@ -1017,12 +977,10 @@ extension Problem {
                 Raise `gateway.confirm_after`. The worker doubles it automatically until it is restarted, up to 10 minutes; the \
                 notifications are lost, and the token that a packet named is in the set of invalid tokens.
                 """,
-            alerts: [
-                Alert(
-                    "GatewayPacketLate", .ticket,
-                    "The gateway dropped notifications of {{ $labels.app }} that had counted as delivered",
-                    "{{ $value | humanize }} in the last 15 minutes: its error packets came too late.",
-                    "sum by (job, app) (increase(apns_worker_gateway_dropped_after_confirmation_total[15m])) > 0")
-            ]),
+            alert: Alert(
+                "GatewayPacketLate", .ticket,
+                "The gateway dropped notifications of {{ $labels.app }} that had counted as delivered",
+                "{{ $value | humanize }} in the last 15 minutes: its error packets came too late.",
+                "sum by (job, app) (increase(apns_worker_gateway_dropped_after_confirmation_total[15m])) > 0")),
     ]
 }

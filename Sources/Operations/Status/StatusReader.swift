@@ -49,7 +49,7 @@ package struct StatusReader: Sendable {
         status.searchError = found.unsearched?.headline
         // The time of a Redis that can't be read is unknown.
         if status.at == 0 { status.at = Moment.now }
-        status.problems = Diagnosis(status, limits, fleet.access).problems
+        status.problems = status.findProblems(limits, fleet.access)
         return status
     }
 

@@ -7,8 +7,8 @@ enum AlertRules {
 
     static var text: String {
         let groups = Problem.Kind.Part.allCases.map { part in
-            let rules = Problem.table.filter { $0.part == part }.flatMap { kind in
-                kind.alerts.map { rule($0, of: kind) }
+            let rules = Problem.table.filter { $0.part == part }.compactMap { kind in
+                kind.alert.map { rule($0, of: kind) }
             }
             return "      # Problems of \(part.title)\n\n" + rules.joined(separator: "\n")
         }

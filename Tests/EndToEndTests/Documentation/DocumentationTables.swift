@@ -94,8 +94,8 @@ enum DocumentationTables {
         Problem.Kind.Part.allCases.map { part in
             let rows = Problem.table.filter { $0.part == part }.map { kind in
                 let severity = kind.isInStatus ? kind.severity.rawValue : ""
-                let alerts = kind.alerts.map { "`\($0.name)`" }.joined(separator: "<br>")
-                return ["`\(kind.name)`", severity, kind.condition.capitalizedFirst, kind.action, alerts]
+                let alert = kind.alert.map { "`\($0.name)`" } ?? ""
+                return ["`\(kind.name)`", severity, kind.condition.capitalizedFirst, kind.action, alert]
             }
             let title = part.title.capitalizedFirst
             return "**\(title)**\n\n" + table(["Kind", "Severity", "Condition", "First step", "Alert"], rows)

@@ -138,7 +138,7 @@ struct ProblemTests {
         return status
     }()
 
-    private static let problems = Diagnosis(status).problems
+    private static let problems = status.findProblems()
 
     /// The kinds that a status can have.
     private static let measured = Problem.table.filter(\.isInStatus).map(\.name)
@@ -183,21 +183,21 @@ struct ProblemTests {
             },
             Self.app("b") { ($0.state, $0.paused) = (.paused, Self.pause("by hand")) },
         ]
-        #expect(Diagnosis(status).problems.map(\.message) == [])
+        #expect(status.findProblems().map(\.message) == [])
     }
 
     @Test("The table has each kind once, and each has a condition, a first step and a measure.")
     func table() {
         let table = Problem.table
         #expect(Set(table.map(\.name)).count == table.count)
-        let alerts = table.flatMap(\.alerts).map(\.name)
+        let alerts = table.compactMap(\.alert).map(\.name)
         #expect(Set(alerts).count == alerts.count && alerts.allSatisfy { $0.hasPrefix("ApnsWorker") })
         for kind in table {
             #expect(!kind.condition.isEmpty && !kind.condition.hasSuffix("."), "\(kind.name)")
             #expect(
                 kind.action.hasSuffix(".") && kind.action.first?.isLowercase == false, "\(kind.name): \(kind.action)")
-            #expect(kind.find != nil || !kind.alerts.isEmpty, "\(kind.name)")
-            for alert in kind.alerts { #expect(!alert.summary.isEmpty && !alert.description.isEmpty) }
+            #expect(kind.find != nil || kind.alert != nil, "\(kind.name)")
+            if let alert = kind.alert { #expect(!alert.summary.isEmpty && !alert.description.isEmpty) }
         }
     }
 
@@ -298,7 +298,7 @@ struct ProblemTests {
         ]
         var limits = ProblemLimits()
         limits.age = limit
-        #expect(Diagnosis(status, limits).problems.map { "\($0.kind.name) \($0.subject)" } == expected)
+        #expect(status.findProblems(limits).map { "\($0.kind.name) \($0.subject)" } == expected)
     }
 
     @Test("critical problems come first")
@@ -359,7 +359,7 @@ struct ProblemTests {
                 }
             ]
         )
-        let problem = try #require(Diagnosis(status).problems.first { $0.kind.name == "dead_letters" })
+        let problem = try #require(status.findProblems().first { $0.kind.name == "dead_letters" })
         #expect(problem.remedies.last == .requeue(queue: "q", reason: expected))
     }
 
@@ -375,7 +375,7 @@ struct ProblemTests {
         (status.at, status.queues) = (
             Self.now, [Self.queue("q") { $0.today = ["delivered": 200, "invalid_token": invalid] }]
         )
-        #expect(Diagnosis(status, limits).problems.map(\.kind.name) == (isProblem ? ["invalid_tokens"] : []))
+        #expect(status.findProblems(limits).map(\.kind.name) == (isProblem ? ["invalid_tokens"] : []))
     }
 
     @Test("mistakes of jobs are not to be sent again, and what was sent again is not a problem any more")
@@ -386,7 +386,7 @@ struct ProblemTests {
             status.queues = [
                 Self.queue("q") { ($0.dead, $0.today, $0.deadReasons) = (dead, today, reasons) }
             ]
-            return Diagnosis(status).problems.first { $0.kind.name == "dead_letters" }
+            return status.findProblems().first { $0.kind.name == "dead_letters" }
         }
         let wrong = try #require(
             problem(30, ["dead": 30, "dead:MalformedToken": 30, "delivered": 10], ["MalformedToken": 30]))
@@ -452,7 +452,7 @@ struct ProblemTests {
     @Test("the advice and the commands of all problems have what reaches their fleet")
     func accessOfProblems() throws {
         let access = FleetAccess([("--prefix", "APNS_WORKER_PREFIX", "other")])
-        for problem in Diagnosis(Self.status, .init(), access).problems {
+        for problem in Self.status.findProblems(.init(), access) {
             let (json, words) = (problem.json(), problem.advice)
             #expect(words.split(separator: "`apns-worker").dropFirst().allSatisfy { $0.contains(" --prefix other") })
             #expect(json.ranges(of: "\"apns-worker").count == problem.remedies.count, "\(json)")
