@@ -1,5 +1,6 @@
 import NIOCore
 import Operations
+import PushQueue
 import Synchronization
 import WebPages
 
@@ -198,7 +199,7 @@ extension Undo {
     }
 }
 
-extension PauseStatus {
+extension PauseRecord {
     /// The field of a form that pauses again for the same reason.
     fileprivate var reasonField: [(String, String)] { isReasonless ? [] : [("reason", reason)] }
 }

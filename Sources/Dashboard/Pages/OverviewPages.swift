@@ -307,7 +307,7 @@ struct QueuesPage: DashboardPage {
         guard let pause = queue.paused else {
             return queue.workers > 0 ? Elements.label("running", .good) : Elements.label("no worker", .quiet)
         }
-        return "\(Elements.label("paused", .warning)) <span class=\"muted\">\(pause.inWords)</span>"
+        return "\(Elements.label("paused", .warning)) <span class=\"muted\">\(pause.withOrigin)</span>"
     }
 
     private static func button(_ queue: QueueStatus, _ request: PageRequest) -> HTML {

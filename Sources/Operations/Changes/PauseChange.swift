@@ -52,7 +52,7 @@ package struct PauseChange: Change {
             let before = try await AppPauses.read(app, client, keys)
             let pause = PauseRecord(reason: reason, since: try await since(before, client), by: desk.person)
             try await AppPauses.set(pause, of: app, client, keys)
-            var part = PauseReport(app: app, paused: .init(pause), before: before.map { .init($0) }).part
+            var part = PauseReport(app: app, paused: pause, before: before).part
             part.explanation = "Workers defer its jobs within a few seconds, without spending attempts."
             return ChangeResult([part])
         }
@@ -66,7 +66,7 @@ package struct PauseChange: Change {
         var pause = PauseRecord(reason: reason, since: try await since(before, client), by: desk.person)
         pause.handsBack = handsBack
         try await QueuePause.set(client, keys, pause)
-        var report = PauseReport(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+        var report = PauseReport(queue: keys.queue, paused: pause, before: before)
         do {
             let source = try await desk.fleet.queue(keys, ignoresSettings: true)
             let found = try await QueueOverview.read(client, source.keys)
@@ -124,7 +124,7 @@ package struct ResumeChange: Change {
                 let client = try await desk.fleet.client(for: keys.paused)
                 let before = try await QueuePause.readAny(client, keys)
                 let wasPaused = try await QueuePause.clear(client, keys)
-                return PauseReport(queue: keys.queue, before: before.map { .init($0) }).part(wasPaused)
+                return PauseReport(queue: keys.queue, before: before).part(wasPaused)
             })
         result.hasNoEffect = result.count == 0
         if result.hasNoEffect, result.error == nil { try await desk.checkExistence(of: desk.queues, plan.subject) }
@@ -138,7 +138,7 @@ package struct ResumeChange: Change {
         let client = try await desk.fleet.client(for: keys.appPaused(app))
         let before = try await AppPauses.read(app, client, keys)
         let wasPaused = try await AppPauses.end(app, client, keys)
-        let report = PauseReport(app: app, before: before.map { .init($0) })
+        let report = PauseReport(app: app, before: before)
         if !wasPaused { try await desk.checkExistence(ofApp: app, plan.subject) }
         // Also if it was not paused: its scopes may be slow, although their fault has been mended.
         try await AppPauses.sendProbe(of: app, client, keys)
@@ -154,9 +154,9 @@ package struct PauseReport: Encodable, Sendable {
     package var queue: String?
     package var app: String?
     /// The pause now; `nil` if it has ended.
-    package var paused: PauseStatus?
+    package var paused: PauseRecord?
     /// The pause before.
-    package var before: PauseStatus?
+    package var before: PauseRecord?
     /// The number of a paused queue's claimed jobs, and the maximum number of their notifications.
     package var claimed: Int?
     package var notifications: Int?
@@ -170,7 +170,7 @@ package struct PauseReport: Encodable, Sendable {
         var part = ChangePart(queue, count: 1)
         part.sentence =
             "\(subject) is paused: \(paused?.reason ?? "")"
-            + (before.map { " (it was paused before: \($0.inWords))" } ?? "")
+            + (before.map { " (it was paused before: \($0.withOrigin))" } ?? "")
         part.report = self
         return part
     }
@@ -180,7 +180,7 @@ package struct PauseReport: Encodable, Sendable {
         var part = ChangePart(queue, count: wasPaused ? 1 : 0)
         part.sentence =
             wasPaused
-            ? "\(subject) is resumed" + (before.map { "; it was paused: \($0.inWords)" } ?? "")
+            ? "\(subject) is resumed" + (before.map { "; it was paused: \($0.withOrigin)" } ?? "")
             : "\(subject) was not paused"
         part.report = self
         return part

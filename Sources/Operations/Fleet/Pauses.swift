@@ -49,6 +49,27 @@ package enum QueuePause {
     }
 }
 
+extension PauseRecord {
+    /// True if an operator gave no reason: the reason then names the operator.
+    package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
+
+    /// The reason, the beginning and the origin.
+    package var withOrigin: String {
+        let since = since.map { ", since " + Moment.text($0) }
+        let by = isReasonless ? nil : by.map { ", by \($0)" }
+        return reason + (since ?? "") + (by ?? "")
+    }
+}
+
+extension PauseRecord: Shown {
+    package static let columns = Columns<Self>(
+        "Pause", "A pause.",
+        [
+            .init("reason", "Reason.", \.reason), .init("detail", "Explanation of the reason.", \.detail),
+            .init("since", "Beginning.", as: .time, \.since), .init("by", "Operator.", \.by),
+        ])
+}
+
 /// Functions for operators.
 extension AppPauses {
     /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.

@@ -28,7 +28,7 @@ package struct AppStatus: Sendable {
     package var name: String
     package var endpoints: [String] = []
     package var state = State.unknown
-    package var paused: PauseStatus?
+    package var paused: PauseRecord?
     package var connections = 0, connecting = 0, streams = 0, streamLimit = 0, lanes = 0, lanesSlow = 0
     package var blocked, failure, credentialProblem: String?
     package var tokenIssuedAt, certificateExpiresAt: Int64?
@@ -54,7 +54,7 @@ package struct AppStatus: Sendable {
     ) -> [AppStatus] {
         var apps: [String: AppStatus] = [:]
         for name in names { apps[name] = AppStatus(name: name) }
-        for (name, pause) in pauses { apps[name, default: AppStatus(name: name)].paused = PauseStatus(pause) }
+        for (name, pause) in pauses { apps[name, default: AppStatus(name: name)].paused = pause }
         var appsByName: [String: [WorkerReport.App]] = [:]
         for app in reports.flatMap(\.apps) { appsByName[app.name, default: []].append(app) }
         for (name, lanes) in appsByName {

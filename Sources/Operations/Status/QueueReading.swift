@@ -93,7 +93,7 @@ struct QueueReading: Sendable {
             queue.cancelled = found.cancelled
             queue.fair = found.shares
             queue.oldestAgeMs = found.oldest
-            queue.paused = found.pause.map(PauseStatus.init)
+            queue.paused = found.pause
             queue.workers = found.workers.count(where: \.isLiving)
             queue.differentApps = WorkersWithApps.groups(of: found.workers.filter(\.isLiving).compactMap(\.report))
             queue.today = found.counters

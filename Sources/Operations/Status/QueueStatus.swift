@@ -8,7 +8,7 @@ package struct QueueStatus: Sendable {
     package var scheduled, deferred: Int?
     package var dead = 0, deadBytes = 0, deadSampled = 0, cancelled = 0
     package var oldestAgeMs: Int64?
-    package var paused: PauseStatus?
+    package var paused: PauseRecord?
     /// The number of living lanes.
     package var workers = 0
     package var deliveredRate: Double?
@@ -29,7 +29,7 @@ extension QueueStatus: Shown {
         "Queue", "A queue.",
         [
             .init("name", "Name.", as: .queue, title: "Queue", in: .list, \.name),
-            .text("State", in: .list, \.paused?.inWords),
+            .text("State", in: .list, \.paused?.withOrigin),
             .init("waiting", "Jobs that no lane has claimed.", as: .count, in: .list, \.waiting),
             .text("Delivered today", as: .count, in: .wide) { $0.today[Outcome.delivered.rawValue] ?? 0 },
             .text("Dead letters", as: .count, in: .list, \.dead),

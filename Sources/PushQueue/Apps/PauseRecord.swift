@@ -3,7 +3,7 @@ import NIOCore
 import PrintableText
 
 /// The record in Redis of an app or queue that an operator has paused.
-public struct PauseRecord: Sendable, Equatable {
+public struct PauseRecord: Sendable, Equatable, Encodable {
     /// The reason's code, or an operator's text, printable.
     public var reason: String
     /// The explanation of the reason, printable.
@@ -14,6 +14,9 @@ public struct PauseRecord: Sendable, Equatable {
     public var by: String?
     /// True for a queue whose lanes must hand back the jobs that they have not submitted.
     public var handsBack = false
+
+    /// The members that programs see.
+    private enum CodingKeys: String, CodingKey { case reason, detail, since, by }
 
     public init(reason: String, detail: String? = nil, since: Int64? = nil, by: String? = nil) {
         self.reason = reason

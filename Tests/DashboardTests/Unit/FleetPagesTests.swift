@@ -109,7 +109,7 @@ struct FleetPagesTests {
         arguments: [
             (
                 Self.app(.paused) {
-                    $0.paused = .init(PauseRecord(reason: "a new key", since: now - 180_000, by: "ana"))
+                    $0.paused = PauseRecord(reason: "a new key", since: now - 180_000, by: "ana")
                 }, "paused", Elements.Tone.warning,
                 "An operator has paused it for 3 min, by ana: a new key. Its jobs wait until an operator resumes it."
             ),

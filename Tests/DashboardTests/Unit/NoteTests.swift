@@ -20,7 +20,7 @@ private let vic = Visitor(name: "vic", role: .viewer, seesContent: false, formTo
 struct UndoTests {
     private static func pause(_ before: PauseRecord? = nil) -> ChangeResult {
         var part = ChangePart("q", count: 1)
-        part.report = PauseReport(queue: "q", before: before.map { .init($0) })
+        part.report = PauseReport(queue: "q", before: before)
         return ChangeResult([part])
     }
 

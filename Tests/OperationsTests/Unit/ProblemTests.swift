@@ -43,8 +43,8 @@ struct ProblemTests {
         return app
     }
 
-    private static func pause(_ reason: String) -> PauseStatus {
-        .init(PauseRecord(reason: reason, since: now - 60_000))
+    private static func pause(_ reason: String) -> PauseRecord {
+        .init(reason: reason, since: now - 60_000)
     }
 
     private static func report(
@@ -124,7 +124,7 @@ struct ProblemTests {
         status.apps = [
             app("unconnected") { $0.state = .unconnected },
             app("forgotten") {
-                ($0.state, $0.paused) = (.paused, .init(.init(reason: "deploy", since: now - 7_200_000)))
+                ($0.state, $0.paused) = (.paused, .init(reason: "deploy", since: now - 7_200_000))
             },
             app("blocked") { ($0.state, $0.blocked) = (.blocked, "the certificate is for another topic") },
             app("old") { ($0.tokenIssuedAt, $0.certificateExpiresAt) = (now - 3_400_000, now + 10 * 86_400_000) },

@@ -147,7 +147,7 @@ struct StatusPage {
         return parts.isEmpty ? nil : "of due and later: " + parts.joined(separator: ", ")
     }
 
-    private static func words(_ pause: PauseStatus, now: Int64) -> String {
+    private static func words(_ pause: PauseRecord, now: Int64) -> String {
         var words = Words.since(pause.since, now: now)
         if !pause.isReasonless, let by = pause.by { words += ", by \(by)" }
         return words + ": \(pause.reason)" + (pause.detail.map { " (\($0))" } ?? "")
