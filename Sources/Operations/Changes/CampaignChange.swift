@@ -165,7 +165,7 @@ package struct CampaignChange: Change {
         for keys in desk.queues where changed.contains(keys.queue) && !control.isStopped() {
             do {
                 var changes = JobChanges(try await desk.fleet.jobs(of: keys), .run, filter)
-                try await changes.run(perSecond: nil, isInterrupted: control.isStopped) { _ in }
+                try await changes.run(isInterrupted: control.isStopped)
             } catch let error as any RedisFailure {
                 let index = result.parts.firstIndex { $0.queue == keys.queue }
                 if let index {

@@ -57,11 +57,8 @@ package struct DeadLetterSweep {
         var cursor: String?
         repeat {
             if case .count = action { try Task.checkCancellation() }
-            let (portion, wait) = pace.portion(at: .now())
-            if wait > .zero {
-                // Short pieces, so that an interruption is noticed.
-                try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
-            } else {
+            let portion = try await pace.wait(isInterrupted)
+            if portion > 0 {
                 let rest = limit.map { $0 - tally.chosen } ?? .max
                 let brought = try await letters.page(
                     action, filter, after: cursor, limit: min(rest, portion, 1_000_000_000), newestFirst: newestFirst)

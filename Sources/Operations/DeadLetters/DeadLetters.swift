@@ -177,12 +177,24 @@ package struct RequeuePace: Sendable {
 
     /// Returns the next portion.
     /// - Returns: the number of dead letters to move, and the time to wait before that.
-    package func portion(at now: NIODeadline) -> (letters: Int, wait: TimeAmount) {
+    func portion(at now: NIODeadline) -> (letters: Int, wait: TimeAmount) {
         (portion, max(.zero, next - now))
     }
 
+    /// Waits for the next portion.
+    /// - Returns: the number to move; 0 if it was interrupted.
+    func wait(_ isInterrupted: () -> Bool) async throws -> Int {
+        while true {
+            let (portion, wait) = portion(at: .now())
+            if wait <= .zero { return portion }
+            if isInterrupted() { return 0 }
+            // Short pieces, so that an interruption is noticed.
+            try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
+        }
+    }
+
     /// Records that a portion, or a part of one, was moved.
-    package mutating func moved(_ letters: Int, at now: NIODeadline) {
+    mutating func moved(_ letters: Int, at now: NIODeadline) {
         guard portion != .max, letters > 0 else { return }
         let share = Double(interval.nanoseconds) * Double(letters) / Double(portion)
         // A delay is not followed by a burst.

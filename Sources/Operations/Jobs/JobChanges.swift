@@ -42,6 +42,7 @@ package struct JobChanges {
     private var target: (client: RedisClient, keys: QueueKeys)?
     /// The campaigns of moved jobs whose total is known, and true for those that the move has opened in the other queue.
     private var campaigns: [Name: Bool?] = [:]
+    private var pace = RequeuePace(perSecond: nil)
     package private(set) var tally = Tally()
 
     /// - Parameters:
@@ -79,27 +80,22 @@ package struct JobChanges {
         return changes
     }
 
-    /// Changes jobs until no job matches, or `portion` returns 0.
+    /// Changes jobs until no job matches, or until it is interrupted.
     /// - Parameters:
-    ///   - portion: returns the number of jobs to change next, after waiting if necessary; 0 to stop.
+    ///   - rate: the maximum number of jobs per second; `nil` for no limit.
     ///   - progress: gets the tally after each step.
-    /// - Throws: `RedisError`, `QueueFailure/unexpectedReply(_:)`, or an error of the closures. Earlier
-    ///   changes are kept.
+    /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`. Earlier changes are kept.
     package mutating func run(
-        portion: (Tally) async throws -> Int = { _ in .max }, isInterrupted: () -> Bool = { false },
-        progress: (Tally) -> Void = { _ in }
+        perSecond rate: Int? = nil, isInterrupted: () -> Bool = { false }, progress: (Tally) -> Void = { _ in }
     ) async throws {
+        pace = RequeuePace(perSecond: rate)
         let rounds: Result<Void, any Error>
-        do { rounds = .success(try await runRounds(portion, isInterrupted, progress)) } catch {
-            rounds = .failure(error)
-        }
+        do { rounds = .success(try await runRounds(isInterrupted, progress)) } catch { rounds = .failure(error) }
         await closeCampaigns()
         try rounds.get()
     }
 
-    private mutating func runRounds(
-        _ portion: (Tally) async throws -> Int, _ isInterrupted: () -> Bool, _ progress: (Tally) -> Void
-    ) async throws {
+    private mutating func runRounds(_ isInterrupted: () -> Bool, _ progress: (Tally) -> Void) async throws {
         for _ in 0..<Self.maximumRounds where tally.changed < limit && !isInterrupted() {
             let before = tally.changed
             let found = try await count(isInterrupted)
@@ -107,36 +103,18 @@ package struct JobChanges {
             (tally.claimed, tally.tooLarge) = (found.claimed, found.tooLarge)
             let waiting = found.list + found.sorted
             guard waiting + found.retry + found.failed > 0 else { return }
-            if found.list > 0, !(try await changeList(found.list, portion, progress)) { return }
+            if found.list > 0, !(try await changeList(found.list, isInterrupted, progress)) { return }
             // A worker may have sorted those of the list by now.
-            if waiting > 0, !(try await changeSet(.sorted, portion, progress)) { return }
-            if found.retry > 0, !(try await changeSet(.retry, portion, progress)) { return }
-            if found.failed > 0, !(try await changeSet(.failed, portion, progress)) { return }
+            if waiting > 0, !(try await changeSet(.sorted, isInterrupted, progress)) { return }
+            if found.retry > 0, !(try await changeSet(.retry, isInterrupted, progress)) { return }
+            if found.failed > 0, !(try await changeSet(.failed, isInterrupted, progress)) { return }
             guard tally.changed > before else { return }
         }
     }
 
-    /// Changes jobs until no job matches, or until it is interrupted.
-    /// - Parameters:
-    ///   - rate: the maximum number of jobs per second; `nil` for no limit.
-    ///   - progress: gets the tally after each step.
-    /// - Throws: like ``run(portion:progress:)``.
-    package mutating func run(
-        perSecond rate: Int?, isInterrupted: () -> Bool, progress: (Tally) -> Void
-    ) async throws {
-        var (pace, last) = (RequeuePace(perSecond: rate), 0)
-        try await run(
-            portion: { tally in
-                pace.moved(tally.changed - last, at: .now())
-                last = tally.changed
-                while !isInterrupted() {
-                    let (portion, wait) = pace.portion(at: .now())
-                    if wait <= .zero { return portion }
-                    // Short pieces, so that an interruption is noticed.
-                    try await Task.sleep(for: .nanoseconds(min(wait.nanoseconds, 50_000_000)))
-                }
-                return 0
-            }, isInterrupted: isInterrupted, progress: progress)
+    /// Returns the number of jobs to change next, once it is their turn; 0 if it is interrupted.
+    private func portion(_ isInterrupted: () -> Bool) async throws -> Int {
+        isInterrupted() ? 0 : min(try await pace.wait(isInterrupted), Self.portion, limit - tally.changed)
     }
 
     /// The numbers of matching jobs by place.
@@ -171,7 +149,7 @@ package struct JobChanges {
     // MARK: The list
 
     private mutating func changeList(
-        _ expected: Int, _ portion: (Tally) async throws -> Int, _ progress: (Tally) -> Void
+        _ expected: Int, _ isInterrupted: () -> Bool, _ progress: (Tally) -> Void
     ) async throws -> Bool {
         // Jobs of the inbox can be changed only in the list.
         var inbox = try await length(jobs.keys.inbox)
@@ -185,7 +163,7 @@ package struct JobChanges {
         let result: Result<Void, any Error>
         do {
             while left > 0, pending > 0, tally.changed < limit {
-                let most = min(try await portion(tally), Self.portion, limit - tally.changed)
+                let most = try await portion(isInterrupted)
                 proceeds = most > 0
                 guard proceeds else { break }
                 let page = try await jobs.page(.list, after: nil, fromHead: true, decodes: true)
@@ -230,6 +208,7 @@ package struct JobChanges {
         let changed = try await writer.change(action, chosen, in: place, passing: passing)
         try await addTotals(of: chosen.prefix(changed.changed))
         tally.changed += changed.changed
+        pace.moved(changed.changed, at: .now())
         tally.evicted += changed.evicted
         if push != nil { tally.doubled += chosen.count - changed.changed }
         // An estimate: it is unknown which of them were no longer in place, but there are rarely any.
@@ -287,14 +266,14 @@ package struct JobChanges {
     // MARK: Sets
 
     private mutating func changeSet(
-        _ place: QueueJobs.Place, _ portion: (Tally) async throws -> Int, _ progress: (Tally) -> Void
+        _ place: QueueJobs.Place, _ isInterrupted: () -> Bool, _ progress: (Tally) -> Void
     ) async throws -> Bool {
         var cursor: String?
         repeat {
             let page = try await jobs.page(place, after: cursor, decodes: true)
             var chosen = page.jobs.filter { filter.matches($0, now: page.now) && isChangeable($0, page.now) }[...]
             while !chosen.isEmpty, tally.changed < limit {
-                let most = min(try await portion(tally), Self.portion, limit - tally.changed)
+                let most = try await portion(isInterrupted)
                 guard most > 0 else { return false }
                 _ = try await change(Array(chosen.prefix(most)), in: place)
                 chosen = chosen.dropFirst(most)
