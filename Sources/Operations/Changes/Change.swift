@@ -177,22 +177,17 @@ package struct Desk: Sendable {
     func inEachQueue<Value: Sendable>(
         _ body: @escaping @Sendable (QueueKeys) async throws -> Value
     ) async throws -> [(keys: QueueKeys, result: Result<Value, any Error>)] {
-        let results = try await withThrowingTaskGroup(of: (Int, Result<Value, any Error>).self) { group in
-            for (index, keys) in queues.enumerated() {
-                group.addTask {
-                    do {
-                        return (index, .success(try await body(keys)))
-                    } catch let error as any RedisFailure {
-                        return (index, .failure(error))
-                    }
-                }
+        let results = try await queues.concurrentMap { keys -> Result<Value, any Error> in
+            do {
+                return .success(try await body(keys))
+            } catch let error as any RedisFailure {
+                return .failure(error)
             }
-            return try await group.reduce(into: []) { $0.append($1) }.sorted { $0.0 < $1.0 }
         }
-        if let (_, first) = results.first, results.allSatisfy({ if case .failure = $0.1 { true } else { false } }) {
+        if let first = results.first, results.allSatisfy({ if case .failure = $0 { true } else { false } }) {
             _ = try first.get()
         }
-        return results.map { (queues[$0.0], $0.1) }
+        return zip(queues, results).map { ($0, $1) }
     }
 
     /// Changes each of the queues, for all at the same time.

@@ -219,19 +219,12 @@ extension RedisClient {
     /// - Returns: `nil` for a key of another type, which is not ours.
     /// - Throws: `RedisError`.
     package func call(_ commands: [RedisCommand]) async throws -> [RESPReply?] {
-        try await withThrowingTaskGroup(of: (Int, RESPReply?).self) { group in
-            for (index, command) in commands.enumerated() {
-                group.addTask {
-                    do {
-                        return (index, try await self.call(command))
-                    } catch RedisError.server(let error) where error.prefix == "WRONGTYPE" {
-                        return (index, nil)
-                    }
-                }
+        try await commands.concurrentMap { command -> RESPReply? in
+            do {
+                return try await self.call(command)
+            } catch RedisError.server(let error) where error.prefix == "WRONGTYPE" {
+                return nil
             }
-            var replies: [RESPReply?] = Array(repeating: nil, count: commands.count)
-            for try await (index, reply) in group { replies[index] = reply }
-            return replies
         }
     }
 }

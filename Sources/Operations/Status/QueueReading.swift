@@ -35,13 +35,7 @@ struct QueueReading: Sendable {
     /// - Throws: `QueueFailure`, an error of the settings, or `RedisError` if a server stops answering between two calls.
     ///   Other errors of Redis are results.
     static func read(_ queues: [QueueKeys], _ fleet: Fleet) async throws -> [QueueReading] {
-        let readings = try await withThrowingTaskGroup(of: (Int, QueueReading).self) { group in
-            for (index, keys) in queues.enumerated() {
-                group.addTask { (index, try await QueueReading(keys, fleet)) }
-            }
-            return try await group.reduce(into: []) { $0.append($1) }
-        }
-        return readings.sorted { $0.0 < $1.0 }.map(\.1)
+        try await queues.concurrentMap { try await QueueReading($0, fleet) }
     }
 
     private init(_ keys: QueueKeys, _ fleet: Fleet) async throws {
