@@ -225,7 +225,7 @@ struct WritePatienceTests {
         var (now, tries) = (start, 0)
         while true {
             tries += 1
-            guard case .again(let pause) = patience.failed(now: Self.at(now), random: random) else {
+            guard let pause = patience.failed(now: Self.at(now), random: random) else {
                 return (tries, now)
             }
             #expect(pause > .zero && pause <= .seconds(1))

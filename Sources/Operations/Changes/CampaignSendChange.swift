@@ -231,7 +231,7 @@ package struct SendCampaign: Change {
             } catch let error as RedisError where error.mayPass {
                 // It is the cursor that decides whether the jobs were pushed. Later they are others, with another time.
                 bodies = []
-                guard case .again(let pause) = patience.failed(now: .now(), random: .random(in: 0...1)) else {
+                guard let pause = patience.failed(now: .now(), random: .random(in: 0...1)) else {
                     throw error
                 }
                 try await Task.sleep(for: .nanoseconds(pause.nanoseconds))

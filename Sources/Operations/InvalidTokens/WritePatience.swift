@@ -5,14 +5,6 @@ import Sockets
 
 /// Decides when, and for how long, to repeat a write that Redis does not accept. Has no I/O.
 package struct WritePatience: Sendable {
-    /// The next action after a failure.
-    package enum Next: Sendable, Equatable {
-        /// Repeat the write.
-        case again(after: TimeAmount)
-        /// The time limit has passed.
-        case giveUp
-    }
-
     private let backoff: Backoff
     private var limit: TimeAmount
     private var isShortened = false
@@ -37,15 +29,16 @@ package struct WritePatience: Sendable {
 
     /// Records a failed write.
     /// - Parameter random: from 0 to 1, evenly distributed.
-    package mutating func failed(now: NIODeadline, random: Double) -> Next {
+    /// - Returns: the pause before the write is repeated; `nil` if the time limit has passed.
+    package mutating func failed(now: NIODeadline, random: Double) -> TimeAmount? {
         let began = since ?? now
         since = began
         failures += 1
         let left = began + limit - now
-        guard left > .zero else { return .giveUp }
+        guard left > .zero else { return nil }
         // Never immediately: a Redis that refuses at once would be called without a pause.
         let pause = max(backoff.pause(failures: failures, random: random), .milliseconds(5))
-        return .again(after: min(pause, left))
+        return min(pause, left)
     }
 
     /// Records a successful write.

@@ -341,7 +341,7 @@ struct RetryingTokenWriter: Sendable {
     /// - Returns: true to try again.
     private mutating func wait(after failure: QueueFailure, waiting count: Int) async -> Bool {
         if stop.isStopped { patience.shorten(to: Self.patienceAtStop, now: .now()) }
-        guard case .again(let pause) = patience.failed(now: .now(), random: Double.random(in: 0..<1)) else {
+        guard let pause = patience.failed(now: .now(), random: Double.random(in: 0..<1)) else {
             return false
         }
         // A connection attempt in its first second is not worth a message.
