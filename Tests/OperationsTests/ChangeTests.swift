@@ -272,7 +272,7 @@ struct ChangeTests {
             #expect(
                 set.parts.first?.sentence
                     == "campaign spring in queue a is paused if dead>1%,retried>20%, from 50 notifications on")
-            for status in try await CampaignStatus.read("spring", in: desk.queues, desk.fleet) {
+            for status in try await scene.campaign("spring", in: desk) {
                 #expect(status.stopIf == "dead>1%,retried>20%" && status.stopMin == 50 && status.stoppedAt == nil)
                 #expect(status.page(now: Self.now).contains { $0.hasPrefix("guard      dead>1%") })
             }
@@ -280,7 +280,7 @@ struct ChangeTests {
             #expect(try await desk.perform(off).count == 2)
             #expect(try await desk.perform(off).hasNoEffect)
             #expect(
-                try await CampaignStatus.read("spring", in: desk.queues, desk.fleet).allSatisfy { $0.stopIf == nil })
+                try await scene.campaign("spring", in: desk).allSatisfy { $0.stopIf == nil })
             // A name that no queue knows is doubted if there are others.
             let unknown = try CampaignGuardChange(
                 Self.fields(["campaign": "sprin", "stop_if": "dead>1%"]), reasons: [])

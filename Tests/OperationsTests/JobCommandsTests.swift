@@ -678,7 +678,7 @@ struct JobCommandsTests {
             func status() async throws -> CampaignStatus? {
                 var unread = UnreadParts()
                 let latest = try await CampaignStatus.latest(20, in: desk.queues, desk.fleet, &unread)
-                let read = try await CampaignStatus.read("spring", in: desk.queues, desk.fleet)
+                let read = try await scene.campaign("spring", in: desk)
                 // A list reads no jobs, and has the same state.
                 #expect(latest.first { $0.campaign == "spring" }?.state == read.first?.state)
                 return read.first
@@ -702,7 +702,8 @@ struct JobCommandsTests {
             let known = try #require(try await status())
             #expect(known.state == .slowed && known.slowedBy == "its jobs are deferred: AppPaused (app shop)")
             #expect(known.json().contains(#""slowed_by":"its jobs are deferred: AppPaused (app shop)""#))
-            try await QueuePause.set(desk.fleet.client(for: desk.queues[0].paused), desk.queues[0], reason: "deploy")
+            try await QueuePause.set(
+                desk.fleet.client(for: desk.queues[0].paused), desk.queues[0], PauseRecord(reason: "deploy"))
             #expect(try await status()?.slowedBy == "queue default is paused")
             // An operator's word counts before.
             _ = try await desk.perform(

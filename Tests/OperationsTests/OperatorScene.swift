@@ -50,6 +50,14 @@ struct OperatorScene {
         await tokens.close()
     }
 
+    /// Reads a campaign in some queues, all of which must be readable.
+    func campaign(_ name: String, in desk: Desk) async throws -> [CampaignStatus] {
+        var unread = UnreadParts()
+        let found = try await CampaignStatus.read(name, in: desk.queues, fleet, &unread)
+        try unread.throwFirst()
+        return found
+    }
+
     func desk(_ queues: String..., by person: String = "ada") throws -> Desk {
         let names = queues.isEmpty ? ["default"] : queues
         return Desk(

@@ -156,11 +156,11 @@ struct QueueJobsTests {
         try queue.push([#"{"id":"first","token":"\#(token)","alert":"x"}"#] + (0..<600).map { Self.job($0) })
         for number in 0..<300 { try queue.bury(.numbered(number), at: Int64(number)) }
         var findings = DeviceFindings(token: token, now: 0)
-        try await findings.search(jobs, queue.client, limit: 20, for: .zero)
+        try await findings.search(jobs, limit: 20, for: .zero)
         #expect(findings.isPartial && findings.jobs.isEmpty)
         #expect(findings.json().contains(#""partial":true"#))
         findings = DeviceFindings(token: token, now: 0)
-        try await findings.search(jobs, queue.client, limit: 20)
+        try await findings.search(jobs, limit: 20)
         #expect(!findings.isPartial && findings.jobs.count == 1)
         #expect(!findings.json().contains("partial"))
         #expect(findings.gaps == ["no worker has said yet which results are kept"])

@@ -17,13 +17,13 @@ struct QueuePauseTests {
         let worker = queue.worker("w")
         try queue.push(["a"])
         for reason in ["maintenance", "", "\u{1B}[31m\0é\nzwei"] {
-            try await QueuePause.set(queue.client, queue.keys, reason: reason)
+            try await QueuePause.set(queue.client, queue.keys, PauseRecord(reason: reason))
             let claimed = try await worker.claim(10)
             #expect(claimed.isPaused && claimed.bodies.isEmpty)
-            #expect(try await QueuePause.reason(queue.client, queue.keys) == reason.printable)
+            #expect(try await QueuePause.read(queue.client, queue.keys)?.reason == reason.printable)
         }
         #expect(try await QueuePause.clear(queue.client, queue.keys))
-        #expect(try await QueuePause.reason(queue.client, queue.keys) == nil)
+        #expect(try await QueuePause.read(queue.client, queue.keys)?.reason == nil)
         #expect(try await !QueuePause.clear(queue.client, queue.keys))
         #expect(try await worker.claimTexts(10) == ["a"])
     }
@@ -32,7 +32,7 @@ struct QueuePauseTests {
     func wrongType() async throws {
         try queue.redis.run("RPUSH", queue.keys.paused, "something else")
         #expect(try await queue.worker("w").claim(1).isPaused)
-        await #expect(throws: RedisError.self) { try await QueuePause.reason(queue.client, queue.keys) }
+        await #expect(throws: RedisError.self) { try await QueuePause.read(queue.client, queue.keys) }
         #expect(try await QueuePause.clear(queue.client, queue.keys))
         #expect(try await !queue.worker("w").claim(1, join: false).isPaused)
     }
@@ -40,6 +40,6 @@ struct QueuePauseTests {
     @Test("a reason that is not text is shown with replacement characters")
     func notText() async throws {
         try queue.redis.run([Array("SET".utf8), Array(queue.keys.paused.utf8), [0x61, 0xFF, 0x62]])
-        #expect(try await QueuePause.reason(queue.client, queue.keys) == "a\u{FFFD}b")
+        #expect(try await QueuePause.read(queue.client, queue.keys)?.reason == "a\u{FFFD}b")
     }
 }

@@ -172,7 +172,7 @@ struct TwinNameTests {
             _ = try await desk.perform(
                 CampaignChange(.cancel(discard: false), Self.fields([("campaign", name)]), now: Self.now))
             for (one, state) in [(name, CampaignStatus.State.cancelled), (twin, nil)] {
-                let found = try await CampaignStatus.read(one, in: desk.queues, desk.fleet)
+                let found = try await scene.campaign(one, in: desk)
                 #expect(found.first?.state == state)
                 #expect(found.first.map { Name($0.campaign) == Name(one) } ?? true)
             }

@@ -93,9 +93,7 @@ struct DevicePage: DashboardPage {
         let time = time(for: request, queues.count)
         var unread = UnreadParts()
         _ = try await unread.each(queues) { keys in
-            try await findings.search(
-                request.source.fleet.jobs(of: keys), request.source.fleet.client(for: keys.results), limit: limit,
-                for: time)
+            try await findings.search(request.source.fleet.jobs(of: keys), limit: limit, for: time)
         }
         return (findings, unread)
     }
@@ -109,8 +107,7 @@ struct DevicePage: DashboardPage {
         let time = time(for: request, queues.count + 1)
         var unread = UnreadParts()
         _ = try await unread.each(queues) { keys in
-            try await matches.search(
-                request.source.fleet.jobs(of: keys), request.source.fleet.client(for: keys.results), for: time)
+            try await matches.search(request.source.fleet.jobs(of: keys), for: time)
         }
         try await matches.search(request.source.invalidTokens, for: time)
         return (matches, unread)

@@ -250,15 +250,6 @@ extension CampaignGuard.Level: Shown {
 
 extension CampaignStatus {
     /// Reads a campaign in all queues that know it.
-    /// - Throws: `RedisError`.
-    package static func read(_ name: String, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
-        var unread = UnreadParts()
-        let found = try await read(name, in: queues, fleet, &unread)
-        try unread.throwFirst()
-        return found
-    }
-
-    /// Reads a campaign in all queues that know it.
     /// - Parameter unread: gets the queues that can't be read.
     /// - Throws: `RedisError`, if no queue can be read.
     package static func read(

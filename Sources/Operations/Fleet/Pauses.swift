@@ -12,12 +12,6 @@ package enum QueuePause {
         try await QueueScript.set(keys.paused, client) { $0.append(pause.json) }
     }
 
-    /// Pauses the queue, or replaces its pause, with only a reason.
-    /// - Throws: `RedisError`.
-    package static func set(_ client: RedisClient, _ keys: QueueKeys, reason: String) async throws {
-        try await set(client, keys, PauseRecord(reason: reason))
-    }
-
     /// Ends the pause; workers continue within about a second.
     /// - Returns: true if the queue was paused.
     /// - Throws: `RedisError`.
@@ -39,13 +33,6 @@ package enum QueuePause {
         } catch RedisError.server(let error) where error.prefix == "WRONGTYPE" {
             return nil
         }
-    }
-
-    /// Reads the reason of the pause.
-    /// - Returns: `nil` if the queue is not paused.
-    /// - Throws: `RedisError`.
-    package static func reason(_ client: RedisClient, _ keys: QueueKeys) async throws -> String? {
-        try await read(client, keys)?.reason
     }
 }
 

@@ -61,8 +61,8 @@ package struct QueueCheck {
                     + "\(gauges.failed) are tried again after a failure, \(gauges.claims) are claimed")
         }
         try await attempt("GET", &report) { report in
-            guard let reason = try await QueuePause.reason(client, keys) else { return }
-            report.warnings.append("the queue \(keys.queue) is paused: \(reason)")
+            guard let pause = try await QueuePause.read(client, keys) else { return }
+            report.warnings.append("the queue \(keys.queue) is paused: \(pause.reason)")
         }
         return report
     }

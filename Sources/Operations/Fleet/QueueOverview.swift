@@ -79,14 +79,10 @@ package struct QueueOverview: Sendable {
     var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
 
     /// Reads the overview of a queue.
+    /// - Parameter countsPostponed: false to omit ``postponed``, which costs the most.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
-    package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
-        try await read(client, keys, countsPostponed: true)
-    }
-
-    /// Reads the overview of a queue, with or without ``postponed``, which costs the most.
     package static func read(
-        _ client: RedisClient, _ keys: QueueKeys, countsPostponed: Bool
+        _ client: RedisClient, _ keys: QueueKeys, countsPostponed: Bool = true
     ) async throws -> QueueOverview {
         var overview = try await QueueScript.overview.run(
             client,

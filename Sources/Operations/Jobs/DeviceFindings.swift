@@ -41,14 +41,11 @@ package struct DeviceFindings: Sendable {
 
     /// Searches one queue's jobs, results and dead letters.
     /// - Parameters:
-    ///   - client: a client of the server that has the queue's results and dead letters.
     ///   - limit: the maximum number of results, of jobs and of dead letters.
     ///   - time: the time limit; `nil` to search everything.
     /// - Throws: `RedisError`, or `QueueFailure`.
-    package mutating func search(
-        _ jobs: QueueJobs, _ client: RedisClient, limit: Int, for time: Duration? = nil
-    ) async throws {
-        let keys = jobs.keys
+    package mutating func search(_ jobs: QueueJobs, limit: Int, for time: Duration? = nil) async throws {
+        let (client, keys) = (jobs.client, jobs.keys)
         var filter = JobFilter()
         filter.tokens = [token]
         // A third for each search, so that each can begin.
@@ -76,7 +73,6 @@ package struct DeviceFindings: Sendable {
         self.dead += dead
         isPartial = isPartial || sweep.tally.isInterrupted
     }
-
 }
 
 extension DeviceFindings: Shown {
@@ -166,16 +162,14 @@ package struct TokenMatches: Sendable {
     }
 
     /// Searches one queue's results, jobs and dead letters.
-    /// - Parameters:
-    ///   - client: a client of the server that has the queue's results and dead letters.
-    ///   - time: the time limit; `nil` to search everything.
+    /// - Parameter time: the time limit; `nil` to search everything.
     /// - Throws: `RedisError`, or `QueueFailure`.
-    package mutating func search(_ queue: QueueJobs, _ client: RedisClient, for time: Duration?) async throws {
+    package mutating func search(_ queue: QueueJobs, for time: Duration?) async throws {
         // A third for each search, so that each can begin.
         func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }
         var found = self
         let looked = try await ResultPage.newest(
-            lookingAt: DeviceFindings.maximumResults, until: end(), client, queue.keys
+            lookingAt: DeviceFindings.maximumResults, until: end(), queue.client, queue.keys
         ) { page in
             for token in page.compactMap({ $0["token"] }) { found.add(token) }
             return found.tokens.count < Self.limit
@@ -189,7 +183,7 @@ package struct TokenMatches: Sendable {
             found.isPartial = true
             return false
         }
-        var sweep = DeadLetterSweep(DeadLetters(client, queue.keys), .show, DeadLetterFilter())
+        var sweep = DeadLetterSweep(DeadLetters(queue.client, queue.keys), .show, DeadLetterFilter())
         sweep.newestFirst = true
         if let end = end() { sweep.isInterrupted = { .now >= end } }
         try await sweep.run { page, _ in

@@ -59,7 +59,7 @@ struct DeviceShow: AsyncParsableCommand {
     private func found(_ settings: Settings) async throws -> String {
         guard var matches = beginning else { return try Device.hex(token) }
         _ = try await QueueChoice.withEach(queue) { fleet, keys, _ in
-            try await matches.search(fleet.jobs(of: keys), fleet.client(for: keys.results), for: nil)
+            try await matches.search(fleet.jobs(of: keys), for: nil)
         }
         try await CommandRedis(settings).withInvalidTokens { try await matches.search($0, for: nil) }
         // A gateway may have shorter tokens.
@@ -84,7 +84,7 @@ struct DeviceShow: AsyncParsableCommand {
             findings.record = try await DeviceRecord.read(hex, fleet)
         }
         let unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in
-            try await findings.search(fleet.jobs(of: keys), fleet.client(for: keys.results), limit: limit)
+            try await findings.search(fleet.jobs(of: keys), limit: limit)
         }
         if !unread.isEmpty { findings.isPartial = true }
         Terminal.print(json ? findings.json() + "\n" : findings.page)
