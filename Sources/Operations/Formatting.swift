@@ -157,21 +157,3 @@ package enum JSONLine {
         return String(text)
     }
 }
-
-extension Collection where Element: Sendable {
-    /// Calls `body` for all elements at the same time.
-    /// - Returns: the values, in the order of the elements.
-    func concurrentMap<Value: Sendable>(
-        _ body: @escaping @Sendable (Element) async throws -> Value
-    ) async throws -> [Value] {
-        try await withThrowingTaskGroup(of: (Int, Value).self) { group in
-            for (index, element) in enumerated() { group.addTask { (index, try await body(element)) } }
-            return try await group.reduce(into: []) { $0.append($1) }.sorted { $0.0 < $1.0 }.map(\.1)
-        }
-    }
-}
-
-extension Dictionary<String, Int> {
-    /// The counts, the largest first; equal ones by name.
-    package var largestFirst: [(key: String, value: Int)] { sorted { ($1.value, $0.key) < ($0.value, $1.key) } }
-}

@@ -99,13 +99,6 @@ package struct RemoveInvalidTokens: Change {
     /// The number of tokens of one call.
     private static let batch = 500
 
-    private var batches: [[ByteBuffer]] {
-        let named = named ?? []
-        return stride(from: 0, to: named.count, by: Self.batch).map {
-            Array(named[$0..<min($0 + Self.batch, named.count)])
-        }
-    }
-
     /// Returns the marks to remove: each that matches a filter, and one of each token if all tokens are removed.
     private func chosen(_ found: [InvalidTokenSet.Listed]) -> [InvalidTokenSet.Listed] {
         guard filter.isEmpty else { return found }
@@ -118,7 +111,12 @@ package struct RemoveInvalidTokens: Change {
         var (plan, part) = (ChangePlan(words), ChangePart())
         plan.verb = "removed"
         plan.at = try await desk.fleet.now()
-        if named == nil {
+        if let named {
+            for batch in named.batches(of: Self.batch) {
+                part.count += try await client.find(TokenList(batch)).count
+                progress(part.count)
+            }
+        } else {
             try await client.sweep(filter) { found in
                 let found = chosen(found)
                 for token in found {
@@ -127,11 +125,6 @@ package struct RemoveInvalidTokens: Change {
                 part.count += found.count
                 progress(part.count)
                 return true
-            }
-        } else {
-            for batch in batches {
-                part.count += try await client.find(TokenList(batch)).count
-                progress(part.count)
             }
         }
         part.sentence = Words.count(part.count, "token")
@@ -148,7 +141,12 @@ package struct RemoveInvalidTokens: Change {
         let client = try desk.invalid()
         var part = ChangePart()
         do {
-            if named == nil {
+            if let named {
+                for batch in named.batches(of: Self.batch) where !control.isStopped() {
+                    part.count += try await client.withdraw(batch)
+                    control.progress(part.count)
+                }
+            } else {
                 try await client.sweep(filter) { found in
                     // Tokens that were added after the count stay; of most, the time is known.
                     let counted = chosen(found.filter { $0.details.at ?? 0 <= plan.at }).prefix(plan.count - part.count)
@@ -160,11 +158,6 @@ package struct RemoveInvalidTokens: Change {
                         })
                     control.progress(part.count)
                     return part.count < plan.count && !control.isStopped()
-                }
-            } else {
-                for batch in batches where !control.isStopped() {
-                    part.count += try await client.withdraw(batch)
-                    control.progress(part.count)
                 }
             }
         } catch let error as any RedisFailure {

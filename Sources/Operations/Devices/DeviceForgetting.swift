@@ -72,10 +72,10 @@ struct DeviceForgetting {
         rest: (DeviceSearch.Found) -> DeviceText
     ) async throws -> Forgotten {
         var forgotten = Forgotten()
-        for start in stride(from: 0, to: found.count, by: Self.batch) {
-            let some = found[start...].prefix(Self.batch).map { ($0, rest($0)) }
+        for batch in found.batches(of: Self.batch) {
+            let some = batch.map { ($0, rest($0)) }
             let replaced = try await QueueScript.replaceValues(
-                kind, found[start].key, bytes: bytes, end: end, most: max(1, jobs.limits.maximumResults),
+                kind, batch[0].key, bytes: bytes, end: end, most: max(1, jobs.limits.maximumResults),
                 some.map { found, text in
                     (
                         found.place, kind == "results" || kind == "entries" ? ByteBuffer() : found.value,

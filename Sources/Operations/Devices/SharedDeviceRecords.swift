@@ -15,15 +15,11 @@ struct SharedDeviceRecords {
 
     private var keys: SharedKeys { fleet.sharedKeys }
 
-    private var batches: [[ByteBuffer]] {
-        stride(from: 0, to: tokens.count, by: Self.batch).map { Array(tokens[$0...].prefix(Self.batch)) }
-    }
-
     /// Counts the records by kind.
     /// - Throws: `RedisError`, or `QueueFailure`.
     func count() async throws -> [DeviceRecordKind: Int] {
         var counts: [DeviceRecordKind: Int] = [:]
-        for batch in batches {
+        for batch in tokens.batches(of: Self.batch) {
             counts[.invalidToken, default: 0] += try await invalidTokens.find(TokenList(batch)).count
             for token in batch where try await invalidTokens.registration(of: token) != nil {
                 counts[.registration, default: 0] += 1
@@ -42,7 +38,7 @@ struct SharedDeviceRecords {
     /// - Throws: `RedisError`, or `QueueFailure`.
     func forget() async throws -> [DeviceRecordKind: Int] {
         var counts: [DeviceRecordKind: Int] = [:]
-        for batch in batches {
+        for batch in tokens.batches(of: Self.batch) {
             counts[.invalidToken, default: 0] += try await invalidTokens.withdraw(batch)
             for (key, tokens) in Dictionary(grouping: batch, by: try await registrationKey()) {
                 counts[.registration, default: 0] += try await remove(tokens, with: "HDEL", from: key)

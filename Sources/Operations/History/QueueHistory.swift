@@ -141,8 +141,7 @@ package struct QueueHistory: Sendable, Equatable {
 
     private mutating func readMinutes(until now: Int64, _ client: RedisClient, _ keys: QueueKeys) async throws {
         let minutes = Array(stride(from: points[0].at, through: now, by: Int(Self.minute)))
-        for start in stride(from: 0, to: minutes.count, by: Self.maximumReads) {
-            let some = minutes[start..<min(start + Self.maximumReads, minutes.count)]
+        for some in minutes.batches(of: Self.maximumReads) {
             let replies = try await client.call(
                 some.map { RedisCommand("HGETALL", keys.minute(Self.name(ofMinute: $0))) })
             for (minute, reply) in zip(some, replies) {

@@ -63,9 +63,8 @@ extension InvalidTokenSet {
 
     /// Deletes keys of one slot.
     private func unlink(_ all: [String], completion: @escaping Completion<Void>) {
-        let batches = stride(from: 0, to: all.count, by: 512).map { Array(all[$0...].prefix(512)) }
         ShardClients.join(
-            batches, completion: { completion($0.map { _ in }) },
+            all.batches(of: 512), completion: { completion($0.map { _ in }) },
             { (batch: [String], completion: @escaping Completion<Void>) in
                 var command = RedisCommand("UNLINK", expecting: batch.count + 1, bytes: batch.count * 64)
                 for key in batch { command.append(key) }
