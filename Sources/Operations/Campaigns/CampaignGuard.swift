@@ -64,7 +64,7 @@ package struct CampaignGuard: Sendable, Equatable {
     package static func rules(_ text: String) -> [Rule]? {
         var rules: [Rule] = []
         for part in text.split(separator: ",", omittingEmptySubsequences: false) {
-            let sides = part.split(separator: ">", omittingEmptySubsequences: false).map(trimmed)
+            let sides = part.split(separator: ">", omittingEmptySubsequences: false).map(\.trimmed)
             guard sides.count == 2, isCounter(sides[0]), sides[1].hasSuffix("%"),
                 let percent = Double(sides[1].dropLast()),
                 (0..<100).contains(percent), !rules.contains(where: { $0.counter == sides[0] })
@@ -78,11 +78,6 @@ package struct CampaignGuard: Sendable, Equatable {
     package static let form =
         "rules such as invalid_token>5%,dead>1%,retried>20%, of \(counters.joined(separator: ", ")), dead:REASON and "
         + "retried:REASON, each below 100%"
-
-    private static func trimmed(_ text: Substring) -> String {
-        let spaces = text.drop { $0 == " " }
-        return String(spaces.prefix(spaces.count - spaces.reversed().prefix { $0 == " " }.count))
-    }
 
     private static func isCounter(_ name: String) -> Bool {
         if counters.contains(name) { return true }

@@ -35,9 +35,8 @@ package struct DeviceExport: Sendable {
         var found: [DeviceSearch.Found] = []
         try await search.all { found += $0 }
         large += search.large
-        let now = try await queue.client.call(RedisCommand("TIME")).root
-        let milliseconds = (now.count == 2 ? now[0].string.flatMap { Int64($0) } ?? 0 : 0) * 1000
-        for one in found { try add(one, queue, now: milliseconds) }
+        let now = try await queue.client.time()
+        for one in found { try add(one, queue, now: now) }
     }
 
     private mutating func add(_ found: DeviceSearch.Found, _ queue: QueueJobs, now: Int64) throws {

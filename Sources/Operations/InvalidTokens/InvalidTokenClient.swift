@@ -48,56 +48,39 @@ package final class InvalidTokenClient: LoopBound {
         try await client.waitUntilReady(timeout: timeout)
     }
 
-    /// See `InvalidTokenSet/count(completion:)`.
-    /// - Throws: `QueueFailure`.
     package func count() async throws(QueueFailure) -> Int { try await call { $0.count(completion: $1) } }
 
     /// Counts the tokens of a form, also while the number of shards is changed.
-    /// - Throws: `QueueFailure`.
     func count(among shards: Int) async throws(QueueFailure) -> Int {
         try await call { set, completion in
             set.form(changing: shards).sizes(of: 0..<shards) { completion($0.map { $0.reduce(0, +) }) }
         }
     }
 
-    /// See `InvalidTokenSet/badRegistrations(among:completion:)`.
-    /// - Throws: `QueueFailure`.
     func badRegistrations(among shards: Int) async throws(QueueFailure) -> String? {
         try await call { $0.badRegistrations(among: shards, completion: $1) }
     }
 
-    /// See `InvalidTokenSet/find(_:completion:)`.
-    /// - Throws: `QueueFailure`.
     package func find(_ tokens: TokenList) async throws(QueueFailure) -> [InvalidTokenSet.Found] {
         try await call { $0.find(tokens, completion: $1) }
     }
 
-    /// See `InvalidTokenSet/registration(of:completion:)`.
-    /// - Throws: `QueueFailure`.
     package func registration(of token: ByteBuffer) async throws(QueueFailure) -> Int64? {
         try await call { $0.registration(of: token, completion: $1) }
     }
 
-    /// See `InvalidTokenSet/readDivision(completion:)`.
-    /// - Throws: `QueueFailure`.
     package func division() async throws(QueueFailure) -> TokenDivision {
         try await call { $0.readDivision(completion: $1) }
     }
 
-    /// See `InvalidTokenSet/mark(_:completion:)`.
-    /// - Throws: `QueueFailure`.
     package func mark(_ tokens: [InvalidToken]) async throws(QueueFailure) -> [InvalidToken.Marking] {
         try await call { $0.mark(tokens, completion: $1) }
     }
 
-    /// See `InvalidTokenSet/probe(completion:)`.
-    /// - Throws: `QueueFailure`.
     package func probe() async throws(QueueFailure) {
         try await call { $0.probe(completion: $1) }
     }
 
-    /// See `InvalidTokenSet/scan(after:count:withDetails:sets:beginning:skipsUnread:completion:)`.
-    /// - Throws: `QueueFailure`.
     package func scan(
         after cursor: String?, count: Int = 500, withDetails: Bool, sets: TokenSets = .all, beginning: String = ""
     ) async throws(QueueFailure) -> InvalidTokenSet.Page {
@@ -107,7 +90,6 @@ package final class InvalidTokenClient: LoopBound {
         }
     }
 
-    /// See `InvalidTokenSet/scan(after:count:withDetails:sets:beginning:skipsUnread:completion:)`.
     /// - Parameter unread: gets the shards that can't be read. Other functions need all of them.
     /// - Throws: `QueueFailure`, if the set is not divided; or another error.
     package func scan(
@@ -157,14 +139,10 @@ package final class InvalidTokenClient: LoopBound {
         if !isRead { try unread.throwFirst() }
     }
 
-    /// See `InvalidTokenSet/remove(_:completion:)`.
-    /// - Throws: `QueueFailure`.
     package func remove(_ removals: [InvalidTokenSet.Removal]) async throws(QueueFailure) -> Int {
         try await call { $0.remove(removals, completion: $1) }
     }
 
-    /// See `InvalidTokenSet/withdraw(_:completion:)`.
-    /// - Throws: `QueueFailure`.
     package func withdraw(_ tokens: [ByteBuffer]) async throws(QueueFailure) -> Int {
         try await call { $0.withdraw(tokens, completion: $1) }
     }

@@ -35,9 +35,6 @@ extension InvalidTokenLine: Shown {
             .init("at", "Time since which it is invalid.", as: .time, title: "Since", in: .list, \.listed.details.at),
         ])
 
-    /// The cells by which lines are counted.
-    package var group: [String] { Array(cells(now: 0).dropFirst(2)) }
-
     // MARK: CSV
 
     package static var csvHead: String { columns.shown(in: .table).map(\.name).joined(separator: ",") + "\r\n" }
@@ -98,13 +95,7 @@ package struct InvalidTokenFilter: Equatable {
     package var earliest: Int64?
     package var latest: Int64?
 
-    package init(
-        topics: [String] = [], reasons: [String] = [], sources: [String] = [], environments: [String] = [],
-        earliest: Int64? = nil, latest: Int64? = nil
-    ) {
-        (self.topics, self.reasons, self.sources, self.environments) = (topics, reasons, sources, environments)
-        (self.earliest, self.latest) = (earliest, latest)
-    }
+    package init() {}
 
     package static let fields =
         [
@@ -126,10 +117,10 @@ package struct InvalidTokenFilter: Equatable {
         if let wrong = sources.first(where: { InvalidToken.Source(rawValue: $0) == nil }) {
             throw FieldMistake { "\($0("source")) must be apns, gateway, feedback or import, not \(wrong.printable)" }
         }
-        let (earliest, latest) = try fields.range(now: now)
-        self.init(
-            topics: try fields.texts("topic"), reasons: try fields.texts("reason"), sources: sources,
-            environments: try fields.texts("environment"), earliest: earliest, latest: latest)
+        self.sources = sources
+        (topics, reasons) = (try fields.texts("topic"), try fields.texts("reason"))
+        environments = try fields.texts("environment")
+        (earliest, latest) = try fields.range(now: now)
     }
 
     package var isEmpty: Bool { self == InvalidTokenFilter() }

@@ -1,3 +1,5 @@
+import FoundationEssentials
+import PrintableText
 import PushJob
 
 /// Device tokens as producers write them.
@@ -21,8 +23,7 @@ package enum TokenText {
         let isHex = plain.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 6 }
         if isHex { return String(decoding: plain, as: UTF8.self).lowercased() }
         guard let bytes = base64(plain) else { return text }
-        let digits = Array("0123456789abcdef".utf8)
-        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+        return bytes.hex
     }
 
     /// Returns true for the hex digits of a device token: of 1 to 1,024 bytes.
@@ -40,21 +41,13 @@ package enum TokenText {
     package static func forms(ofHex hex: String) -> [String] {
         let digits = hex.utf8.compactMap(JSONText.hexValue)
         let bytes = stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
-        let plain = base64(of: bytes)
-        let url = plain.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }
-        let padding = String(repeating: "=", count: (4 - plain.count % 4) % 4)
-        return [hex] + [plain, String(url)].flatMap { padding.isEmpty ? [$0] : [$0, $0 + padding] }
-    }
-
-    private static func base64(of bytes: [UInt8]) -> String {
-        let characters = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-        var text: [UInt8] = []
-        for start in stride(from: 0, to: bytes.count, by: 3) {
-            let some = bytes[start..<min(start + 3, bytes.count)]
-            let bits = some.reduce(UInt32(0)) { $0 << 8 | UInt32($1) } << UInt32(8 * (3 - some.count))
-            for index in 0...some.count { text.append(characters[Int(bits >> UInt32(18 - 6 * index) & 63)]) }
-        }
-        return String(decoding: text, as: UTF8.self)
+        let base64 = Data(bytes).base64EncodedString()
+        let url = String(base64.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 })
+        return [hex]
+            + [base64, url].flatMap { padded in
+                let plain = String(padded.prefix { $0 != "=" })
+                return plain == padded ? [plain] : [plain, padded]
+            }
     }
 
     /// Decodes either alphabet, with or without padding.
