@@ -34,7 +34,7 @@ package struct Fields: Sendable {
     }
 
     /// The value of a field that is not a name, without surrounding white space.
-    private func word(_ name: String) -> String? { self[name]?.trimmed }
+    func word(_ name: String) -> String? { self[name]?.trimmed }
 
     /// Returns the value as it was sent.
     package func raw(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
@@ -200,18 +200,6 @@ extension Fields {
     /// Returns names.
     func names(_ name: String) throws(FieldMistake) -> [Name] { try texts(name).map { Name($0) } }
 
-    /// Returns device tokens or channels. The beginning of a token, as results and logs show it, is refused: nothing
-    /// would match it.
-    func tokens() throws(FieldMistake) -> [String] {
-        let tokens = try texts("token").map(\.trimmed)
-        for token in tokens where TokenText.isShortened(token) {
-            throw FieldMistake {
-                "\($0("token")) is \(token.printable), the beginning of a token; a device token has 64 hex digits or more"
-            }
-        }
-        return tokens
-    }
-
     package func number(_ name: String, _ range: ClosedRange<Int>) throws(FieldMistake) -> Int? {
         guard let text = word(name) else { return nil }
         guard let number = Int(text), range.contains(number) else {
@@ -313,21 +301,6 @@ extension Fields {
             throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
         }
         return campaign
-    }
-
-    /// Returns the guard of a campaign; `nil` without rules.
-    /// - Parameter reasons: those that workers know.
-    package func campaignGuard(reasons: Set<String>) throws(FieldMistake) -> CampaignGuard? {
-        let minimum = try number("min", 1...1_000_000_000)
-        guard let text = word("stop_if") else { return nil }
-        guard let rules = CampaignGuard.rules(text) else {
-            throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
-        }
-        if let reason = CampaignGuard.unknownReason(in: rules, known: reasons) {
-            let meant = reason.nearest(of: reasons.sorted()).map { "; did you mean \($0)?" } ?? ""
-            throw FieldMistake { "\($0("stop_if")) has an unknown reason, \(reason)\(meant)" }
-        }
-        return CampaignGuard(rules, minimum: minimum ?? CampaignGuard.minimumByDefault)
     }
 
     /// Returns the bytes of a job.

@@ -189,3 +189,20 @@ package struct CampaignGuard: Sendable, Equatable {
         }
     }
 }
+
+extension Fields {
+    /// Returns the guard of a campaign; `nil` without rules.
+    /// - Parameter reasons: those that workers know.
+    package func campaignGuard(reasons: Set<String>) throws(FieldMistake) -> CampaignGuard? {
+        let minimum = try number("min", 1...1_000_000_000)
+        guard let text = word("stop_if") else { return nil }
+        guard let rules = CampaignGuard.rules(text) else {
+            throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
+        }
+        if let reason = CampaignGuard.unknownReason(in: rules, known: reasons) {
+            let meant = reason.nearest(of: reasons.sorted()).map { "; did you mean \($0)?" } ?? ""
+            throw FieldMistake { "\($0("stop_if")) has an unknown reason, \(reason)\(meant)" }
+        }
+        return CampaignGuard(rules, minimum: minimum ?? CampaignGuard.minimumByDefault)
+    }
+}

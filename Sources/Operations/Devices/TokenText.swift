@@ -73,3 +73,17 @@ package enum TokenText {
         return bytes
     }
 }
+
+extension Fields {
+    /// Returns device tokens or channels. The beginning of a token, as results and logs show it, is refused: nothing
+    /// would match it.
+    func tokens() throws(FieldMistake) -> [String] {
+        let tokens = try texts("token").map(\.trimmed)
+        for token in tokens where TokenText.isShortened(token) {
+            throw FieldMistake {
+                "\($0("token")) is \(token.printable), the beginning of a token; a device token has 64 hex digits or more"
+            }
+        }
+        return tokens
+    }
+}
