@@ -183,7 +183,6 @@ extension Fields {
     package static let timeForm =
         "a duration ago such as 10m or 7d, or a time: ISO 8601, or seconds or milliseconds since 1970"
 
-    /// Returns a required field.
     package func required(_ name: String) throws(FieldMistake) -> String {
         guard let value = self[name] else { throw FieldMistake { "\($0(name)) is missing" } }
         return value
@@ -197,7 +196,6 @@ extension Fields {
         return all(name)
     }
 
-    /// Returns names.
     func names(_ name: String) throws(FieldMistake) -> [Name] { try texts(name).map { Name($0) } }
 
     package func number(_ name: String, _ range: ClosedRange<Int>) throws(FieldMistake) -> Int? {
@@ -228,7 +226,6 @@ extension Fields {
         return keys
     }
 
-    /// Returns true for the form of a key.
     package static func isKey(_ text: String) -> Bool { text.utf8.count == 10 && text.isHexadecimal }
 
     /// Checks that something is chosen: by a filter, or by the word `all`, but not by both.
@@ -256,7 +253,6 @@ extension Fields {
         return time
     }
 
-    /// Returns the range of `since` and `until`.
     package func range(now: Int64) throws(FieldMistake) -> (since: Int64?, until: Int64?) {
         let (since, until) = (try time("since", now: now), try time("until", now: now))
         if let since, let until, until < since {
@@ -283,7 +279,6 @@ extension Fields {
         return label
     }
 
-    /// Returns labels, such as `country=de`.
     func labels() throws(FieldMistake) -> [String] {
         let labels = try texts("label")
         for label in labels where !label.dropFirst().contains("=") {
@@ -294,7 +289,6 @@ extension Fields {
         return labels
     }
 
-    /// Returns the name of a campaign.
     func campaign() throws(FieldMistake) -> String {
         let campaign = try required("campaign")
         guard JobLabels.isCampaign(campaign) else {
@@ -303,7 +297,6 @@ extension Fields {
         return campaign
     }
 
-    /// Returns the bytes of a job.
     func job() throws(FieldMistake) -> ByteBuffer {
         let job = ByteBuffer(string: raw("job"))
         guard job.readableBytes > 0 else { throw FieldMistake { "\($0("job")) is missing" } }

@@ -30,7 +30,6 @@ extension QueueScript {
     static let acknowledgeResults = QueueScript("acknowledgeResults", PackageResources.acknowledge_lua)
     static let divide = QueueScript("divide", PackageResources.divide_lua)
 
-    /// The scripts that operators run.
     package static let ofOperators = [
         overview, leases, pageJobs, changeJobs, countPostponed, enqueueJobs, forget, commandJobs, guardCampaign,
         countCampaign, sendJobs, pageDeadLetters, acknowledgeResults, divide,

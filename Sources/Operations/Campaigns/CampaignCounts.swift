@@ -30,7 +30,6 @@ package struct CampaignCounts: Sendable, Equatable {
         package var start: Int64
         /// The length in seconds: 60, 600, 7,200 or 86,400.
         package var length: Int64
-        /// The notifications that ended in it.
         package var ended: Int
 
         /// Reads a field `at:<start>/<length>`; `nil` for another one.
@@ -49,10 +48,8 @@ package struct CampaignCounts: Sendable, Equatable {
     /// The times from enqueueing to delivery, in milliseconds.
     package var latencies = LatencyCounts()
 
-    /// The number of notifications with this outcome.
     package subscript(outcome: Outcome) -> Int { counters[outcome.rawValue] ?? 0 }
 
-    /// The number of notifications that have ended.
     package var ended: Int { Outcome.allCases.reduce(0) { $0 + self[$1] } }
 
     /// The number of notifications that have not ended, if the total is known.

@@ -9,7 +9,6 @@ package protocol CampaignJobs: Sendable {
     var listDigest: String { get }
     /// The digest of all else that the jobs are made of.
     var jobDigest: String { get }
-    /// The number of jobs.
     var count: Int { get }
     /// The number of the first jobs that are a canary, after which the others wait for its outcomes; `nil` without one.
     var canary: Int? { get }

@@ -21,7 +21,6 @@ package struct CampaignStatus: Sendable {
     package var deliveredPerSecond: Double?
     /// The periods in which notifications ended. Reports have their sums.
     package var periods: [CampaignCounts.Period]
-    /// The times from enqueueing to delivery.
     package var latencies: LatencyCounts
 
     package enum State: String, CaseIterable, Sendable {

@@ -75,7 +75,6 @@ package struct CampaignSummary: Sendable {
         return words + (left.map { ", \(Words.number($0)) left" } ?? ", the total is unknown")
     }
 
-    /// The facts of the report, each with its name.
     package var facts: [(name: String, value: String)] {
         var facts = [("State", state)]
         if let total { facts.append(("Notifications", Words.number(total))) }
@@ -99,7 +98,6 @@ package struct CampaignSummary: Sendable {
         return facts
     }
 
-    /// Returns the report as lines of text.
     package var page: [String] {
         let width = 18
         var lines = ["campaign \(campaign)"]

@@ -2,17 +2,13 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Functions for operators, who give the commands.
 extension JobCommands {
-    /// A change of a command.
     package enum Change: Sendable, Equatable {
         /// Drop the jobs. They are kept as cancelled jobs unless they are discarded.
         case cancel(discard: Bool)
         /// Defer the jobs.
         case pause
-        /// End a pause.
         case resume
-        /// End a cancellation.
         case uncancel
         /// Limit the notifications per second; `nil` for no limit.
         case limit(perSecond: Int?)
@@ -28,7 +24,6 @@ extension JobCommands {
         }
     }
 
-    /// Reads the commands.
     /// - Throws: `RedisError`.
     package static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> JobCommands {
         do {

@@ -26,7 +26,6 @@ package struct CampaignChange: Change {
         }
     }
 
-    /// Returns the fields of a change.
     package static func fields(of change: JobCommands.Change) -> [Field] {
         let own: [Field] =
             switch change {
@@ -189,9 +188,7 @@ extension ChangePart {
 package struct CampaignReport: Encodable, Sendable {
     package var queue: String
     package var campaign: String
-    /// The state now.
     package var state: String
-    /// The state before.
     package var before: String
     package var limitPerSecond: Int?
     /// The limit before; not in the JSON.
@@ -242,7 +239,6 @@ extension CampaignReport {
         }
     }
 
-    /// True if the change had an effect.
     fileprivate func isChanged(by change: JobCommands.Change) -> Bool {
         switch change {
         case .resume: before == "paused"

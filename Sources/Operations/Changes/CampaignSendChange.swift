@@ -184,7 +184,6 @@ package struct SendCampaign: Change {
         return ChangeResult([part], hasNoEffect: part.count == 0)
     }
 
-    /// Returns outcomes in words.
     private static func words(_ outcomes: [Outcome: Int]) -> String {
         let words = Outcome.allCases.compactMap { outcome in
             outcomes[outcome].flatMap { $0 > 0 ? "\(Words.number($0)) \(outcome.rawValue)" : nil }

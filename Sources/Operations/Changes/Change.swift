@@ -7,7 +7,6 @@ import Redis
 /// fields are read, then it is counted what would change, then the operator confirms that, and then at most that is
 /// changed, and recorded in the audit log.
 package protocol Change: Sendable {
-    /// The action for the audit log.
     var action: AuditEntry.Action { get }
 
     /// The campaigns and apps that it names.
@@ -104,7 +103,6 @@ package struct Desk: Sendable {
         try await apply(change, plan(change), control)
     }
 
-    /// The only queue that was chosen.
     func onlyQueue() throws -> QueueKeys {
         guard let queue = queues.first, queues.count == 1 else {
             throw ChangeRefusal(
@@ -113,7 +111,6 @@ package struct Desk: Sendable {
         return queue
     }
 
-    /// Returns the set of invalid tokens.
     func invalid() throws -> InvalidTokenClient {
         guard let invalidTokens else { throw ChangeRefusal(.invalid, "", "there is no set of invalid tokens here") }
         return invalidTokens
@@ -204,7 +201,6 @@ package struct Desk: Sendable {
         }
     }
 
-    /// Returns the message about an unknown name.
     package static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
         let meant = name.nearest(of: known).map { "; did you mean \($0.shown)?" } ?? "."
         let shown = known.prefix(20).map(\.shown).joined(separator: ", ") + (known.count > 20 ? ", …" : "")

@@ -15,7 +15,6 @@ package struct DeadLettersChange: Change {
     private let limit: Int?
     private let requeue: DeadLetters.Action
 
-    /// The fields of all kinds.
     package static let fields =
         DeadLetterFilter.fields + [
             .all, Field("rate", .number), Field("limit", .number), Field("first", .flag), Field("keep_attempts", .flag),
@@ -72,7 +71,6 @@ package struct DeadLettersChange: Change {
         return plan
     }
 
-    /// Explains why nothing matches.
     private func nothing(_ desk: Desk, _ queues: String) async throws -> String {
         var all = DeadLetterSweep.Tally()
         for keys in desk.queues {

@@ -31,7 +31,6 @@ package struct JobsChange: Change {
     private let limit: Int?
     private let target: String?
 
-    /// The fields of all kinds.
     package static let fields =
         JobFilter.fields + [.all, Field("rate", .number), Field("limit", .number), Field("to_queue")]
 
@@ -118,7 +117,6 @@ package struct JobsChange: Change {
         return plan
     }
 
-    /// Checks the queue to which jobs are moved.
     private func checkTarget(_ name: String, _ desk: Desk, _ subject: String) async throws {
         let keys: QueueKeys
         do {

@@ -102,7 +102,6 @@ package struct ResumeChange: Change {
         app = isOfApp ? try fields.required("app") : nil
     }
 
-    /// The fields of the resumption of an app.
     package static let ofApp = [Field("app", isRequired: true)]
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
@@ -155,17 +154,14 @@ package struct PauseReport: Encodable, Sendable {
     package var app: String?
     /// The pause now; `nil` if it has ended.
     package var paused: PauseRecord?
-    /// The pause before.
     package var before: PauseRecord?
     /// The number of a paused queue's claimed jobs, and the maximum number of their notifications.
     package var claimed: Int?
     package var notifications: Int?
-    /// The number of its waiting jobs.
     package var waiting: Int?
 
     private var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
 
-    /// The result of a new pause.
     fileprivate var part: ChangePart {
         var part = ChangePart(queue, count: 1)
         part.sentence =
@@ -175,7 +171,6 @@ package struct PauseReport: Encodable, Sendable {
         return part
     }
 
-    /// The result of the end of a pause.
     fileprivate func part(_ wasPaused: Bool) -> ChangePart {
         var part = ChangePart(queue, count: wasPaused ? 1 : 0)
         part.sentence =

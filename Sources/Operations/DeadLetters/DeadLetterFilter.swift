@@ -7,13 +7,9 @@ package struct DeadLetterFilter: Sendable, Equatable {
     package var reasons: [String] = []
     /// Keys of dead letters, see ``DeadLetters/Listed/key``.
     package var keys: [String] = []
-    /// Ids of jobs.
     package var ids: [String] = []
-    /// Names of apps.
     package var apps: [String] = []
-    /// Names of campaigns.
     package var campaigns: [String] = []
-    /// Values of `fair`.
     package var fair: [String] = []
     /// Labels, such as `country=de`.
     package var labels: [String] = []
@@ -23,10 +19,8 @@ package struct DeadLetterFilter: Sendable, Equatable {
     package var errors: [String] = []
     /// The first time at which they became dead letters, in milliseconds since 1970.
     package var since: Int64?
-    /// The last one.
     package var until: Int64?
 
-    /// Makes a filter that matches all dead letters.
     package init() {}
 
     package static let fields =
@@ -69,7 +63,6 @@ package struct DeadLetterFilter: Sendable, Equatable {
         return bounded
     }
 
-    /// True if it matches all dead letters.
     package var isEmpty: Bool { self == DeadLetterFilter() }
 
     /// True if it can match dead letters.

@@ -37,14 +37,10 @@ package struct DeadLetterRow: Sendable {
 
     package var reason: String { header?.reason ?? "Unreadable" }
 
-    /// The app that the job names.
     package var app: String? { header?.app }
-    /// The ID of the job.
     package var id: String? { header?.id }
-    /// The campaign of the job.
     package var campaign: String? { header?.campaign }
 
-    /// The labels of the job.
     package var labels: [String: String]? { header?.labels }
 
     package var attempts: Int? { header?.attempts }

@@ -5,18 +5,14 @@ import Redis
 
 /// Processes a queue's dead letters page by page, until there are no more, the limit is reached, or it is interrupted.
 package struct DeadLetterSweep {
-    /// The progress so far.
     package struct Tally {
         package var looked = 0
         package var chosen = 0
         package var reasons: [String: Int] = [:]
-        /// True if the sweep was interrupted.
         package var isInterrupted = false
 
-        /// Makes an empty tally.
         package init() {}
 
-        /// Adds the tally of another queue.
         package mutating func add(_ other: Tally) {
             looked += other.looked
             chosen += other.chosen
@@ -51,7 +47,6 @@ package struct DeadLetterSweep {
         limit = filter.keys.isEmpty ? nil : Set(filter.keys).count
     }
 
-    /// Processes the dead letters.
     /// - Parameter page: gets each page, and the tally so far.
     package mutating func run(_ page: (DeadLetters.Page, Tally) throws -> Void = { _, _ in }) async throws {
         var cursor: String?
@@ -74,7 +69,6 @@ package struct DeadLetterSweep {
         } while !tally.isInterrupted
     }
 
-    /// Counts dead letters.
     package static func count(
         _ letters: DeadLetters, _ filter: DeadLetterFilter, limit: Int?, onlyReadable: Bool
     ) async throws -> Tally {

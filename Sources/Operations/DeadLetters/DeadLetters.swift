@@ -37,7 +37,6 @@ package struct DeadLetters: Sendable {
         package var letter: DeadLetter
     }
 
-    /// The result of a page.
     package struct Page: Sendable, Equatable {
         /// The cursor of the next page; `nil` after the last.
         package var cursor: String?
@@ -57,7 +56,6 @@ package struct DeadLetters: Sendable {
     private let client: RedisClient
     private let keys: QueueKeys
 
-    /// The queue's name.
     package var queue: String { keys.queue }
 
     /// - Parameter client: a client of the server that has the queue.

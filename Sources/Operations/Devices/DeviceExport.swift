@@ -24,11 +24,9 @@ package struct DeviceExport: Sendable {
         finder = TokenFinder([token])
     }
 
-    /// Reads the records that all queues share.
     /// - Throws: `RedisError`, or `QueueFailure`.
     package mutating func read(_ fleet: Fleet) async throws { record = try await DeviceRecord.read(token, fleet) }
 
-    /// Reads the records of a queue.
     /// - Throws: `RedisError`, or `QueueFailure`.
     package mutating func read(_ queue: QueueJobs) async throws {
         var search = DeviceSearch(finder, queue)

@@ -12,7 +12,6 @@ package struct DeviceRecord: Sendable {
     /// The time of the device's last known registration, in milliseconds since 1970.
     package var registeredAt: Int64?
 
-    /// Makes the record of an unknown token.
     package init() {}
 
     /// Reads the record of a token.

@@ -39,7 +39,6 @@ struct DeviceSearch {
         /// The results of an entry that name a device.
         var results: [StoredResult] = []
 
-        /// The number of records.
         var count: Int { kind == .result ? max(1, results.count) : 1 }
     }
 
@@ -75,7 +74,6 @@ struct DeviceSearch {
 
     // MARK: Jobs
 
-    /// Finds jobs that wait or are postponed.
     mutating func waitingJobs(_ page: Page) async throws {
         try await values(.job, keys.jobs, "list", end: tail, page)
         try await values(.job, keys.inbox, "list", end: .right, page)
@@ -83,7 +81,6 @@ struct DeviceSearch {
         for key in [keys.sorted] + keys.postponed { try await values(.job, key, "set", page) }
     }
 
-    /// Finds jobs that workers have claimed.
     func claimedJobs(_ page: Page) async throws {
         var filter = JobFilter()
         filter.states = [.claimed]
@@ -97,7 +94,6 @@ struct DeviceSearch {
         }
     }
 
-    /// Finds dead letters and cancelled jobs.
     mutating func deadLetters(_ page: Page) async throws {
         try await values(.deadLetter, keys.dead, "set", page)
         try await values(.cancelledJob, keys.cancelled, "set", page)
@@ -167,7 +163,6 @@ struct DeviceSearch {
         }
     }
 
-    /// Reads a stream.
     static func entries(
         of key: String, _ client: RedisClient, _ page: ([ResultEntry]) async throws -> Void
     ) async throws {

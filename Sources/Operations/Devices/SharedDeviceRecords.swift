@@ -15,7 +15,6 @@ struct SharedDeviceRecords {
 
     private var keys: SharedKeys { fleet.sharedKeys }
 
-    /// Counts the records by kind.
     /// - Throws: `RedisError`, or `QueueFailure`.
     func count() async throws -> [DeviceRecordKind: Int] {
         var counts: [DeviceRecordKind: Int] = [:]
@@ -33,7 +32,6 @@ struct SharedDeviceRecords {
         return counts.filter { $0.value > 0 }
     }
 
-    /// Removes the records.
     /// - Returns: the numbers by kind.
     /// - Throws: `RedisError`, or `QueueFailure`.
     func forget() async throws -> [DeviceRecordKind: Int] {
@@ -71,7 +69,6 @@ struct SharedDeviceRecords {
         return try await fleet.client(for: key).call(command).root.number ?? 0
     }
 
-    /// Finds entries of the stream of changes.
     private func announcements(
         _ page: ([(id: String, name: String, tokens: ByteBuffer)]) async throws -> Void
     ) async throws {

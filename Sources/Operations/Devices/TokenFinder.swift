@@ -25,7 +25,6 @@ struct TokenFinder: Sendable {
             return key
         }
 
-        /// Returns true if one of them is in some bytes.
         func isIn(_ bytes: UnsafeRawBufferPointer) -> Bool {
             guard bytes.count >= shortest else { return false }
             for start in 0...(bytes.count - shortest) {
@@ -49,7 +48,6 @@ struct TokenFinder: Sendable {
         base64 = Spellings(tokens.flatMap { TokenText.forms(ofHex: $0).dropFirst() }.map { Array($0.utf8) })
     }
 
-    /// Returns true if one of the tokens is in a text.
     func isIn(_ text: ByteBuffer) -> Bool { text.withUnsafeReadableBytes(isIn) }
 
     /// Returns true if one of the tokens is in a text, in which escapes of JSON may be.

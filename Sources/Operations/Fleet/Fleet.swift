@@ -80,7 +80,6 @@ package struct Fleet: Sendable {
         try? await clients.eventLoop.flatSubmit { clients.close() }.get()
     }
 
-    /// The queues of a fleet.
     package struct Found: Sendable {
         package var keys: [QueueKeys]
         /// The reason why there may be more queues, if there may.
@@ -94,7 +93,6 @@ package struct Fleet: Sendable {
         }
     }
 
-    /// Returns the queues.
     /// - Throws: `RedisError` if no server can be searched.
     package func queues() async throws -> Found {
         guard searches else { return Found(keys: named) }
@@ -142,7 +140,6 @@ package struct Fleet: Sendable {
         return source
     }
 
-    /// Returns the jobs of a queue.
     /// - Throws: as ``queue(_:ignoresSettings:)`` does.
     package func jobs(of keys: QueueKeys) async throws -> QueueJobs {
         let source = try await queue(keys)
@@ -159,7 +156,6 @@ package struct Fleet: Sendable {
         return DeadLetters(try await client(for: source.keys.dead), source.keys)
     }
 
-    /// Records an operator's action.
     /// - Throws: `RedisError`.
     package func record(_ entry: AuditEntry) async throws {
         try await AuditLog.record(entry, client(for: sharedKeys.audit), sharedKeys)

@@ -57,7 +57,6 @@ extension PauseRecord: Shown {
         ])
 }
 
-/// Functions for operators.
 extension AppPauses {
     /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.
     /// - Throws: `RedisError`.

@@ -4,7 +4,6 @@ import Redis
 
 /// Checks that Redis has what a worker needs. Changes nothing.
 package struct QueueCheck {
-    /// The findings.
     package struct Report: Sendable, Equatable {
         /// The server's version, such as `7.0.15`.
         package var version = ""
@@ -27,7 +26,6 @@ package struct QueueCheck {
         self.keys = keys
     }
 
-    /// Runs all checks.
     /// - Parameter now: this machine's time, in seconds since 1970.
     /// - Throws: `RedisError` if the connection breaks; commands that the server refuses are in the report.
     package func run(now: Int64) async throws -> Report {

@@ -41,7 +41,6 @@ package struct QueueOverview: Sendable {
     package var retrying: Int
     /// The others of ``due`` and ``later`` by kind; `nil` if they are too many or too large to be counted.
     package var postponed: PostponedCounts?
-    /// Dead letters.
     package var dead: Int
     /// The sum of the dead letters' lengths in bytes.
     package var deadBytes: Int

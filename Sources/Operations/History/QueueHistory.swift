@@ -31,7 +31,6 @@ package struct QueueHistory: Sendable, Equatable {
             }
         }
 
-        /// The number of points.
         package var count: Int {
             switch self {
             case .quarter: 15

@@ -31,7 +31,6 @@ package struct InvalidTokenCursor: Sendable {
     package var text: String { shards == 1 && key == 0 ? cursor : "\(shards).\(key).\(cursor)" }
 }
 
-/// Functions for operators who inspect and repair the set.
 extension InvalidTokenSet {
     /// A mark of a token that is in one of the sets.
     package struct Listed: Sendable, Equatable {

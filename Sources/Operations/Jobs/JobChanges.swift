@@ -5,11 +5,8 @@ import Redis
 
 /// Changes all jobs of a queue that match a filter: cancels, moves or runs them.
 package struct JobChanges {
-    /// The progress so far.
     package struct Tally: Sendable, Equatable {
-        /// Jobs that were changed.
         package var changed = 0
-        /// The notifications of these jobs.
         package var notifications = 0
         /// Jobs that match and are claimed: they can't be changed.
         package var claimed = 0
@@ -22,7 +19,6 @@ package struct JobChanges {
         /// A sentence for each campaign of moved jobs that could not be closed in the other queue.
         package var unclosed: [String] = []
 
-        /// Makes an empty tally.
         package init() {}
     }
 

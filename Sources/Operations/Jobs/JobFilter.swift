@@ -9,17 +9,12 @@ package struct JobFilter: Sendable, Equatable {
     package var states: Set<StoredJob.State> = []
     /// Keys, as ``StoredJob/key``.
     package var keys: Set<String> = []
-    /// Ids of jobs.
     package var ids: Set<Name> = []
     /// Device tokens in lower-case hex, or channels.
     package var tokens: Set<String> = []
-    /// Names of apps, as jobs name them.
     package var apps: Set<Name> = []
-    /// Topics, as jobs name them.
     package var topics: Set<Name> = []
-    /// Campaigns.
     package var campaigns: Set<Name> = []
-    /// Values of `fair`.
     package var fair: Set<Name> = []
     /// Labels, such as `country=de`.
     package var labels: Set<Name> = []
@@ -34,7 +29,6 @@ package struct JobFilter: Sendable, Equatable {
     /// The time before which the next attempt is due, in milliseconds since 1970.
     package var dueBefore: Int64?
 
-    /// All jobs.
     package init() {}
 
     package static let fields =
@@ -129,7 +123,6 @@ package struct JobFilter: Sendable, Equatable {
     /// Returns true if jobs of a state can match.
     package func includes(_ state: StoredJob.State) -> Bool { states.isEmpty || states.contains(state) }
 
-    /// Returns true if a job matches.
     /// - Parameter now: Redis' time in milliseconds since 1970.
     package func matches(_ job: StoredJob, now: Int64) -> Bool {
         guard includes(job.state) else { return false }

@@ -49,7 +49,6 @@ package enum JobAction: Sendable {
 /// The writer of changes of chosen jobs, in one call for some jobs of one place. Jobs that are no longer in their place
 /// are left alone.
 struct JobWriter {
-    /// The result of a change.
     struct Changed: Sendable, Equatable {
         /// Jobs that were still in place.
         var changed: Int

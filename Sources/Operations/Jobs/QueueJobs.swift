@@ -37,7 +37,6 @@ package struct QueueJobs: Sendable {
     package struct Page: Sendable {
         /// Redis' time in milliseconds since 1970.
         package var now: Int64
-        /// The jobs.
         package var jobs: [StoredJob]
         /// The place of the next page; `nil` after the last.
         package var cursor: String?

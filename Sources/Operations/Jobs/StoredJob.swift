@@ -27,7 +27,6 @@ package struct StoredJob: Sendable {
         private var index: Int { Self.allCases.firstIndex(of: self) ?? 0 }
     }
 
-    /// The state of the job.
     package let state: State
     /// The job as it is stored, with its wrapper; of a job beyond 16 MiB only the beginning.
     package let body: ByteBuffer
@@ -37,9 +36,7 @@ package struct StoredJob: Sendable {
     private let sorted: SortedMember?
     /// The time of its next attempt, in milliseconds since 1970; `nil` if it is not postponed.
     package let due: Int64?
-    /// The lane that has claimed it.
     package let lane: String?
-    /// The contents of its wrapper.
     package let envelope: Envelope
     /// The job; `nil` if it was not decoded. If it is not valid, it has only the members that identify it.
     package let job: Job?
@@ -120,15 +117,10 @@ package struct StoredJob: Sendable {
 
     /// The producer's id.
     package var id: ByteBuffer? { job.flatMap { job in job.id.map(job.text) } ?? envelope.id.map(text) }
-    /// The name of its app.
     package var app: ByteBuffer? { job.flatMap { job in job.app.map(job.text) } }
-    /// Its topic.
     package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } }
-    /// Its campaign.
     package var campaign: ByteBuffer? { job?.campaignName }
-    /// Its `fair`.
     package var fair: ByteBuffer? { job.flatMap { job in job.fair.map(job.text) } }
-    /// Its labels.
     package var labels: [String: String] { job?.labelsText.map(JobLabels.read) ?? [:] }
     /// The key of which only the newest job is sent.
     package var replaces: ByteBuffer? { job.flatMap { job in job.replaces.map(job.text) } }
@@ -139,7 +131,6 @@ package struct StoredJob: Sendable {
     }
     /// The number of notifications that are still to be sent.
     package var notifications: Int { job?.tokenCount ?? max(1, envelope.tokens(in: body).count) }
-    /// The last failure.
     package var failure: Envelope.Cause? { envelope.failure(in: body) }
     /// The reason why it is deferred.
     package var deferral: Envelope.Cause? { envelope.deferral(in: body) }
@@ -204,7 +195,6 @@ struct SortedMember {
 ///
 /// It stays the same while the job waits, is claimed and is tried again. Equal jobs have equal keys.
 package enum JobKey {
-    /// Returns the key of a job.
     /// - Parameter original: the producer's bytes.
     package static func of(_ original: ByteBuffer) -> String {
         var digest = [UInt8](repeating: 0, count: Int(SHA_DIGEST_LENGTH))

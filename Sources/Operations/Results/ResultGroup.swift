@@ -8,13 +8,9 @@ import Redis
 /// An entry is pending until its consumer acknowledges it. When a consumer has been idle for some time, others take over
 /// its pending entries. A result that can't be handled is parked: copied to a stream of the group's own.
 package struct ResultGroup: Sendable {
-    /// A pending entry.
     package struct Pending: Sendable, Equatable {
-        /// The entry's id.
         package var entry: String
-        /// The consumer that it was delivered to.
         package var consumer: String
-        /// The number of times that it was delivered.
         package var deliveries: Int
     }
 
@@ -39,7 +35,6 @@ package struct ResultGroup: Sendable {
 
     /// The beginning of a group that a consumer has opened.
     package enum Opening: Sendable, Equatable {
-        /// It existed.
         case existing
         /// It is new, and gets none of this number of entries, which the stream has.
         case new(skipped: Int)

@@ -10,7 +10,6 @@ package struct ResultPage: Sendable {
     /// The ids of the entries, each of which has at least one result.
     package let entries: [String]
 
-    /// Makes an empty page.
     package init() {
         (results, entries) = ([], [])
     }

@@ -42,7 +42,6 @@ package struct StoredResult: Sendable {
     /// The time of the outcome in milliseconds since 1970; `nil` if unknown.
     package var time: Int64? { self["time"].flatMap { Int64(bounding: $0) } }
 
-    /// The labels of its job.
     package var labels: [String: String] {
         fields.first { $0.name == "labels" }.map { JobLabels.read($0.value) } ?? [:]
     }
@@ -72,7 +71,6 @@ package struct StoredResult: Sendable {
             guard entry == parts[0] else { return nil }
         }
 
-        /// The id of the entry.
         var entry: String { "\(milliseconds)-\(number)" }
 
         /// The greatest id before that of the entry.
@@ -86,7 +84,6 @@ package struct StoredResult: Sendable {
         }
     }
 
-    /// The position of the result.
     package var place: Place { Place(entry, index: index) }
 
     /// Waits until there is a new result.

@@ -20,7 +20,6 @@ package struct Column<Thing>: Sendable {
     /// A sentence for the readers of the JSON.
     package let meaning: String
     package let kind: ColumnKind
-    /// The title for people.
     package let title: String
     package let places: ColumnPlaces
     /// The title of the column whose cells have it in their second line, in the list of a page; `nil` for a column of its own.
@@ -50,7 +49,6 @@ package struct Column<Thing>: Sendable {
         key = "\"\(name)\":"
     }
 
-    /// Makes a column that only people see.
     package static func text<Value: ColumnValue>(
         _ title: String, as kind: ColumnKind = .plain, in places: ColumnPlaces, under: String? = nil,
         _ value: @escaping @Sendable (Thing) -> Value
@@ -105,7 +103,6 @@ package enum ColumnKind: Sendable {
     }
 }
 
-/// The value of a column.
 package enum ShownValue: Sendable {
     /// Unknown.
     case none
@@ -187,13 +184,11 @@ extension Optional: ColumnValue where Wrapped: ColumnValue {
     package static var isOptional: Bool { true }
 }
 
-/// The columns of a thing.
 package struct Columns<Thing>: Sendable {
     /// In the order in which people see them.
     package let all: [Column<Thing>]
     /// Those of the JSON, in its order.
     fileprivate let inJSON: [Column<Thing>]
-    /// Their description.
     package let members: ShownMembers
 
     /// - Parameters:
@@ -234,7 +229,6 @@ extension Shown {
         JSONLine.escape(&json, from: start)
     }
 
-    /// Returns a line of JSON.
     package func json(isDetailed: Bool = false) -> String {
         var json = ByteBuffer()
         writeJSON(to: &json, isDetailed: isDetailed)

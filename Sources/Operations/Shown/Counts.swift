@@ -93,7 +93,6 @@ package struct Counts<Row: Listed>: Sendable {
         return "{\(members.joined(separator: ","))}"
     }
 
-    /// Reads the names of columns.
     package static func groups(_ text: String) throws(FieldMistake) -> [String] {
         var names: [String] = []
         for name in text.split(separator: ",", omittingEmptySubsequences: false).map(String.init) {

@@ -11,7 +11,6 @@ package struct ShownMembers: Sendable {
 
     /// The name in the API's description, such as `DeadLetter`.
     package let name: String
-    /// A sentence about the thing.
     package let meaning: String
     /// The commands that print it with `--json`.
     package let commands: [String]

@@ -19,10 +19,8 @@ package struct FleetStatus: Sendable {
     package var invalidTokens = 0
     package var rate = 0.0
 
-    /// Makes an empty status.
     package init() {}
 
-    /// Workers that are alive.
     package var living: [WorkerStatus] { workers.filter { $0.state != .gone } }
 
     /// The queues whose server refuses writes, so that no worker can renew its lease there.

@@ -58,7 +58,6 @@ struct LaneSightings {
         return Array(newest.values)
     }
 
-    /// Returns the workers.
     /// - Parameter unwritable: queues in which no worker can renew its lease.
     func workers(unwritable: Set<String>) -> [WorkerStatus] {
         Dictionary(grouping: all, by: \.process).map { name, sightings in
@@ -66,7 +65,6 @@ struct LaneSightings {
         }.sorted { ($0.host, $0.pid, $0.name) < ($1.host, $1.pid, $1.name) }
     }
 
-    /// Returns the worker whose lanes these are.
     private func worker(_ name: String, unwritable: Set<String>) -> WorkerStatus {
         let reports = reports
         var worker = WorkerStatus(name: name)

@@ -12,9 +12,7 @@ package struct Problem: Sendable {
     }
 
     package var isCritical: Bool { kind.severity == .critical }
-    /// The thing that has the problem.
     package var object: Object { finding.object }
-    /// The problem.
     package var message: String { finding.message }
     /// The time at which it began, in milliseconds since 1970, if known.
     package var since: Int64? { finding.since }
@@ -23,7 +21,6 @@ package struct Problem: Sendable {
     /// The things that help, in the order in which they make sense.
     package var remedies: [Remedy] { finding.remedies }
 
-    /// The name of the object.
     package var subject: String { object.name }
 
     /// The action that solves the problem, in words.
@@ -109,6 +106,5 @@ package struct ProblemLimits: Sendable {
     package static let defaultInvalidShare = 0.2
     package static let leastInvalid = 100
 
-    /// Makes the default limits.
     package init() {}
 }

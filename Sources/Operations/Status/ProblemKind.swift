@@ -69,6 +69,5 @@ extension Problem {
         }
     }
 
-    /// Returns the row with a name.
     package static func kind(_ name: String) -> Kind? { table.first { $0.name == name } }
 }

@@ -66,7 +66,6 @@ struct QueueReading: Sendable {
         }
     }
 
-    /// The queue's part of the status.
     var status: QueueStatus {
         var queue = QueueStatus(name: keys.queue)
         switch result {
@@ -98,7 +97,6 @@ struct QueueReading: Sendable {
         return queue
     }
 
-    /// Returns remarks about the queue.
     func notes(_ access: FleetAccess) -> [String] {
         guard case .success(let found) = result else { return [] }
         var notes: [String] = []

@@ -5,7 +5,6 @@ import Redis
 /// A Redis server that holds queues.
 package struct ServerStatus: Sendable {
     package var found: QueueServer
-    /// The queues that it holds.
     package var queues: [String]
 
     /// Its report; `nil` if it refuses one.

@@ -20,7 +20,6 @@ package struct StatusReader: Sendable {
         try await read(Fleet.Found(keys: queues))
     }
 
-    /// Reads the status of the queues that were found.
     /// - Throws: `RedisError` if no server can be reached.
     package func read(_ found: Fleet.Found) async throws -> FleetStatus {
         var status = FleetStatus()
@@ -90,7 +89,6 @@ package struct StatusReader: Sendable {
         return pauses
     }
 
-    /// Returns remarks about what workers report.
     private static func notes(_ reports: [WorkerReport]) -> [String] {
         var notes: [String] = []
         let omitted = reports.map(\.moreApps).max() ?? 0
