@@ -227,7 +227,7 @@ package struct SendCampaign: Change {
                     waitsSince == nil && !awaitsCanary
                     ? try await cursor.push(bodies, after: run.next)
                     : try await cursor.ask(after: run.next, count: max(1, held))
-            } catch let error as RedisError where error.mayPass {
+            } catch let error as RedisError where QueueFailure.redis(error).mayPass {
                 // It is the cursor that decides whether the jobs were pushed. Later they are others, with another time.
                 bodies = []
                 guard let pause = patience.failed(now: .now(), random: .random(in: 0...1)) else {
@@ -339,15 +339,4 @@ package struct CampaignSendReport: Encodable, Sendable {
     package var canary: Int?
     /// The outcomes of the canary when the command stopped to wait for it, or when the guard had paused the campaign.
     package var canaryOutcomes: [String: Int]?
-}
-
-extension RedisError {
-    /// True if the same call may succeed later.
-    fileprivate var mayPass: Bool {
-        switch self {
-        case .server(let answer): answer.isTemporary || ["MOVED", "ASK"].contains(answer.prefix)
-        case .notConnected, .connectionLost, .timeout, .connect: true
-        case .authentication, .commandTooLarge, .protocolViolation: false
-        }
-    }
 }
