@@ -161,8 +161,8 @@ struct QueueHistoryTests {
         let history = try await QueueHistory.read(.hour, until: Self.time, queue.client, queue.keys)
         let point = try #require(history.points.last)
         if isHash {
-            #expect(point.outcomes[.delivered] == 0 && point.outcomes[.invalidToken] == 10_000_000_000_000)
-            #expect(point.retries == ["?[2J": 1, "Shutdown": 3] && point.oldest == 5000)
+            #expect(point.counts.outcomes[.delivered] == 0 && point.counts.outcomes[.invalidToken] == 10_000_000_000_000)
+            #expect(point.counts.retries == ["?[2J": 1, "Shutdown": 3] && point.counts.oldest == 5000)
         } else {
             #expect(point == QueueHistory.Point(at: point.at))
         }
@@ -226,14 +226,14 @@ struct QueueHistoryTests {
         let hour = try await QueueHistory.read(.hour, until: Self.time, client, keys)
         #expect(hour.points.map(\.at) == (0..<60).map { Self.time - 30_000 - 59 * 60_000 + $0 * 60_000 })
         #expect(
-            hour.points.map { $0.outcomes[.delivered] }.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [
+            hour.points.map { $0.counts.outcomes[.delivered] }.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [
                 [46, 2], [58, 4], [59, 2],
             ])
-        #expect(hour.points[58].retries == ["Shutdown": 6] && hour.points[58].deferrals == ["AppPaused": 8])
-        #expect(hour.points[59].backlog == 5 && hour.points[59].oldest == 5000)
+        #expect(hour.points[58].counts.retries == ["Shutdown": 6] && hour.points[58].counts.deferrals == ["AppPaused": 8])
+        #expect(hour.points[59].backlog == 5 && hour.points[59].counts.oldest == 5000)
         #expect((96...128).contains(try #require(hour.points[59].latency?.p50)))
         #expect((12...16).contains(try #require(hour.points[59].answer?.p99)))
-        #expect(hour.points[0].latency == nil && hour.points[0].backlog == nil && hour.points[0].oldest == nil)
+        #expect(hour.points[0].latency == nil && hour.points[0].backlog == nil && hour.points[0].counts.oldest == nil)
 
         #expect(hour.points.map(\.isRecorded).enumerated().filter { $1 }.map { $0.offset } == [46, 58, 59])
 
@@ -245,13 +245,13 @@ struct QueueHistoryTests {
         for (span, expected) in sums {
             let points = try await QueueHistory.read(span, until: Self.time, client, keys).points
             #expect(points.count == span.count && points.allSatisfy { $0.at % span.step == 0 }, "\(span)")
-            let delivered = points.map { $0.outcomes[.delivered] }
+            let delivered = points.map { $0.counts.outcomes[.delivered] }
             #expect(delivered.enumerated().filter { $1 > 0 }.map { [$0, $1] } == expected, "\(span)")
             #expect(points.last?.backlog == 5 && points.last?.isRecorded == true && !points[0].isRecorded, "\(span)")
         }
 
         let days = try await QueueHistory.read(.days, until: Self.time, client, keys)
-        #expect(days.points.count == 40 && days.points[39].outcomes[.delivered] == 5)
+        #expect(days.points.count == 40 && days.points[39].counts.outcomes[.delivered] == 5)
         #expect(days.points[38] == QueueHistory.Point(at: days.points[39].at - 86_400_000))
         let week = try await QueueHistory.read(.week, until: Self.time, client, keys)
         #expect(week.points == Array(days.points.suffix(7)))
@@ -269,10 +269,10 @@ struct QueueHistoryTests {
         try queue.redis.run("HSET", yesterday, "delivered", "8")
         try queue.redis.run("SET", queue.keys.stats("2026-11-19"), "x")
         let points = try await QueueHistory.read(.days, until: Self.time, queue.client, queue.keys).points
-        #expect(points[39].outcomes[.delivered] == 7 && points[39].outcomes[.dead] == 2)
-        #expect(points[39].retries == ["Shutdown": 5])
-        #expect(points[39].deferrals.count == 101 && points[39].deferrals.values.reduce(0, +) == 300)
-        #expect(points[38].outcomes[.delivered] == 8 && points[38].retries.isEmpty && points[38].isRecorded)
+        #expect(points[39].counts.outcomes[.delivered] == 7 && points[39].counts.outcomes[.dead] == 2)
+        #expect(points[39].counts.retries == ["Shutdown": 5])
+        #expect(points[39].counts.deferrals.count == 101 && points[39].counts.deferrals.values.reduce(0, +) == 300)
+        #expect(points[38].counts.outcomes[.delivered] == 8 && points[38].counts.retries.isEmpty && points[38].isRecorded)
         #expect(points[37] == QueueHistory.Point(at: points[37].at))
     }
 
@@ -304,7 +304,7 @@ struct QueueHistoryTests {
                 })
         }
         let sum = QueueHistory.sum(of: [history(5, [1, 2, 3]), history(6, [10, 0, 30]), history(5, [0, 0, 7])])
-        #expect(sum?.points.map { $0.outcomes[.delivered] } == [12, 10, 30])
+        #expect(sum?.points.map { $0.counts.outcomes[.delivered] } == [12, 10, 30])
         #expect(sum?.points.map(\.at) == [360_000, 420_000, 480_000])
         #expect(sum?.points.map(\.backlog) == [12, 10, 30])
         #expect(QueueHistory.sum(of: []) == nil)
@@ -374,7 +374,7 @@ struct QueueHistoryTests {
             _ = try await worker.claim(1)
             try await Self.settle(1, worker)
             let points = try await QueueHistory.read(.day, client, keys).points
-            #expect(points.map { $0.outcomes[.delivered] }.reduce(0, +) == 2 && points.compactMap(\.backlog) == [1])
+            #expect(points.map { $0.counts.outcomes[.delivered] }.reduce(0, +) == 2 && points.compactMap(\.backlog) == [1])
             try await client.close().get()
         }
     }

@@ -383,16 +383,16 @@ private struct HistoryPoint: Shown {
             .init(
                 "recorded", "False if nothing was recorded: no worker ran, or had anything to do.", \.point.isRecorded),
             .init("outcomes", "Notifications that ended, by outcome.") { step in
-                Dictionary(uniqueKeysWithValues: step.point.outcomes.counted.map { ($0.outcome.rawValue, $0.count) })
+                Dictionary(uniqueKeysWithValues: step.point.counts.outcomes.counted.map { ($0.outcome.rawValue, $0.count) })
             },
-            .init("retries", "Notifications that are tried again, by reason.", \.point.retries),
-            .init("deferrals", "Notifications that are deferred, by reason.", \.point.deferrals),
+            .init("retries", "Notifications that are tried again, by reason.", \.point.counts.retries),
+            .init("deferrals", "Notifications that are deferred, by reason.", \.point.counts.deferrals),
             .init("latency_p50_ms", "Median of the times from enqueueing to the outcome.", \.point.latency?.p50),
             .init("latency_p99_ms", "99th percentile of these times.", \.point.latency?.p99),
             .init("answer_p50_ms", "Median of the times from a request to its answer.", \.point.answer?.p50),
             .init("answer_p99_ms", "99th percentile of these times.", \.point.answer?.p99),
             .init("backlog", "Largest number of jobs that could be claimed.", \.point.backlog),
-            .init("oldest_age_ms", "Largest age of a job when it was claimed.", as: .duration, \.point.oldest),
+            .init("oldest_age_ms", "Largest age of a job when it was claimed.", as: .duration, \.point.counts.oldest),
         ])
 }
 

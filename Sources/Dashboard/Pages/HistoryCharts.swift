@@ -60,7 +60,7 @@ struct HistoryCharts {
         let outcomes = Outcome.allCases.map { outcome in
             Chart.Series(
                 outcome.rawValue, style: outcome.rawValue,
-                points.map { $0.isRecorded ? Double($0.outcomes[outcome]) : nil },
+                points.map { $0.isRecorded ? Double($0.counts.outcomes[outcome]) : nil },
                 link: { links.path(of: outcome, $0) })
         }
         let charts = [
@@ -75,7 +75,7 @@ struct HistoryCharts {
                 "Time until APNs answers", .milliseconds,
                 [("p50", { $0.answer?.p50 }), ("p99", { $0.answer?.p99 })]),
             lines("Backlog of jobs", .count, [("waiting and due", { $0.backlog.map(Double.init) })]),
-            lines("Age of the oldest job", .milliseconds, [("oldest", { $0.oldest.map(Double.init) })]),
+            lines("Age of the oldest job", .milliseconds, [("oldest", { $0.counts.oldest.map(Double.init) })]),
         ]
     }
 
@@ -85,20 +85,20 @@ struct HistoryCharts {
     /// Returns the reasons with the most retries, and the others combined.
     private func retries(_ points: [QueueHistory.Point], _ links: ChartLinks) -> [Chart.Series] {
         var sums: [String: Int] = [:]
-        for point in points { sums.merge(point.retries) { $0 + $1 } }
+        for point in points { sums.merge(point.counts.retries) { $0 + $1 } }
         let names = sums.largestFirst.map(\.key)
         let shown = names.prefix(Self.maximumReasons)
         func values(_ count: (QueueHistory.Point) -> Int) -> [Double?] {
             points.map { $0.isRecorded ? Double(count($0)) : nil }
         }
         var series = shown.map { name in
-            Chart.Series(name, values { $0.retries[name] ?? 0 }, link: { _ in links.path(ofRetries: name) })
+            Chart.Series(name, values { $0.counts.retries[name] ?? 0 }, link: { _ in links.path(ofRetries: name) })
         }
         if names.count > shown.count {
             series.append(
                 .init(
                     "others", style: "series-6",
-                    values { point in point.retries.reduce(0) { $0 + (shown.contains($1.key) ? 0 : $1.value) } }))
+                    values { point in point.counts.retries.reduce(0) { $0 + (shown.contains($1.key) ? 0 : $1.value) } }))
         }
         return series
     }

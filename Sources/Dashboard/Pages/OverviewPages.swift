@@ -66,7 +66,7 @@ struct DeliveryRate {
         let keys = try await request.site.data.queues().filter { key in queues.contains { $0.name == key.queue } }
         let points = try await request.site.data.history(.hour, of: keys).value?.points ?? []
         // The last minute is not complete.
-        self.init(queues, minutes: points.dropLast().map { Double($0.outcomes[.delivered]) / 60 })
+        self.init(queues, minutes: points.dropLast().map { Double($0.counts.outcomes[.delivered]) / 60 })
     }
 
     init(_ queues: [QueueStatus], minutes: [Double?]) {

@@ -70,20 +70,11 @@ package struct QueueHistory: Sendable, Equatable {
 
         package init(at: Int64) { self.at = at }
 
-        /// Notifications by outcome.
-        package var outcomes: OutcomeCounts { counts.outcomes }
-        /// Notifications that are tried again after a failure, by reason.
-        package var retries: [String: Int] { counts.retries }
-        /// Notifications that were postponed without a failure, by reason.
-        package var deferrals: [String: Int] { counts.deferrals }
         /// The time from enqueueing to the outcome of notifications that were sent at the first attempt; `nil` without
         /// any.
         package var latency: Percentiles? { Percentiles(counts.latencies) }
         /// The time from a request to APNs' answer; `nil` without answers.
         package var answer: Percentiles? { Percentiles(counts.answers) }
-        /// The largest age in milliseconds of a job when it was claimed, or by which a retry was overdue; `nil` if
-        /// unknown.
-        package var oldest: Int64? { counts.oldest }
 
         /// Adds the same step of another queue.
         fileprivate mutating func add(_ other: Point) {
