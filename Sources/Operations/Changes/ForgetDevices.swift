@@ -27,21 +27,12 @@ package struct ForgetDevices: Change {
     /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
     package init(_ fields: Fields, token: (String) -> String?) throws(FieldMistake) {
         try fields.check(Self.fields)
-        let texts = TokenText.divided(fields.raw("tokens"))
-        guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
-        var tokens: [String] = []
-        for text in texts {
-            guard !TokenText.isShortened(text) else {
-                throw FieldMistake { _ in Self.refusal(of: text) }
-            }
-            guard let hex = token(text) else {
-                throw FieldMistake { _ in "\(text.prefix(8).printable)… is not a device token in hex or base64" }
-            }
-            tokens.append(hex)
+        if let text = TokenText.divided(fields.raw("tokens")).first(where: TokenText.isShortened) {
+            throw FieldMistake { _ in Self.refusal(of: text) }
         }
-        self.tokens = Set(tokens).sorted()
+        tokens = Set(try fields.wholeTokens(token)).sorted()
         patience = try fields.number("wait", 0...86_400) ?? Self.defaultPatience
-        finder = TokenFinder(self.tokens)
+        finder = TokenFinder(tokens)
     }
 
     /// Returns the message about the beginning of a token.

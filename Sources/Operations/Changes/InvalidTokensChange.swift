@@ -20,20 +20,13 @@ package struct AddInvalidTokens: Change {
         _ fields: Fields, now: Int64, environment: (String) -> String, token: (String) -> String?
     ) throws(FieldMistake) {
         try fields.check(Self.fields)
-        let texts = TokenText.divided(fields.raw("tokens"))
-        guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
         let template = try InvalidToken(imported: fields, now: now, environment: environment)
         reason = template.reason
-        var tokens: [InvalidToken] = []
-        for text in texts {
-            guard let hex = token(text) else {
-                throw FieldMistake { _ in "\(text.prefix(8).printable)… is not a device token in hex or base64" }
-            }
+        tokens = try fields.wholeTokens(token).map { hex in
             var invalid = template
             invalid.token = ByteBuffer(string: hex)
-            tokens.append(invalid)
+            return invalid
         }
-        self.tokens = tokens
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {

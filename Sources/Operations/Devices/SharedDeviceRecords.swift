@@ -38,7 +38,11 @@ struct SharedDeviceRecords {
         var counts: [DeviceRecordKind: Int] = [:]
         for batch in tokens.batches(of: Self.batch) {
             counts[.invalidToken, default: 0] += try await invalidTokens.withdraw(batch)
-            for (key, tokens) in Dictionary(grouping: batch, by: try await registrationKey()) {
+            let shards = try await invalidTokens.division().shards
+            let places = Dictionary(grouping: batch) { token in
+                keys.shard(TokenDivision.shard(of: token, among: shards), of: shards).registrations(of: token)
+            }
+            for (key, tokens) in places {
                 counts[.registration, default: 0] += try await remove(tokens, with: "HDEL", from: key)
             }
             counts[.throttle, default: 0] += try await remove(batch, with: "ZREM", from: keys.throttledTokens)
@@ -53,14 +57,6 @@ struct SharedDeviceRecords {
             counts[.announcement, default: 0] += replaced.count(where: \.self)
         }
         return counts.filter { $0.value > 0 }
-    }
-
-    /// Returns a function that returns the key of the hash with a token's registration.
-    private func registrationKey() async throws -> (ByteBuffer) -> String {
-        let shards = try await invalidTokens.division().shards
-        return { [keys] token in
-            keys.shard(TokenDivision.shard(of: token, among: shards), of: shards).registrations(of: token)
-        }
     }
 
     private func remove(_ tokens: [ByteBuffer], with name: String, from key: String) async throws -> Int {

@@ -86,4 +86,18 @@ extension Fields {
         }
         return tokens
     }
+    /// Returns the hex of the tokens of the field `tokens`, of which there is at least one.
+    /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
+    func wholeTokens(_ token: (String) -> String?) throws(FieldMistake) -> [String] {
+        let texts = TokenText.divided(raw("tokens"))
+        guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
+        var tokens: [String] = []
+        for text in texts {
+            guard let hex = token(text) else {
+                throw FieldMistake { _ in "\(text.prefix(8).printable)… is not a device token in hex or base64" }
+            }
+            tokens.append(hex)
+        }
+        return tokens
+    }
 }
