@@ -12,10 +12,6 @@ import Testing
 struct CampaignAccountTests {
     private static let now = Int64(Date().timeIntervalSince1970 * 1000)
 
-    private static func fields(_ fields: KeyValuePairs<String, String>) -> Fields {
-        Fields(fields.map { ($0.key, $0.value) }, refusesEmpty: true)
-    }
-
     private static func job(_ id: String, tokens: Int = 1) -> String {
         let list = (0..<tokens).map { "\"\(String(repeating: "ab", count: 31))\(10 + $0)\"" }.joined(separator: ",")
         return #"{"id":"\#(id)","campaign":"spring","tokens":[\#(list)],"alert":"x"}"#
@@ -41,11 +37,11 @@ struct CampaignAccountTests {
             try scene.bury("a", job: Self.job("a", tokens: 3))
             try scene.bury("b", "Y", job: Self.job("b"))
             try scene.bury("c", job: OperatorScene.job("c", #","campaign":"other""#))
-            let requeue = try DeadLettersChange(.requeue, Self.fields(["id": "a"]), now: Self.now)
+            let requeue = try DeadLettersChange(.requeue, ["id": "a"], now: Self.now)
             _ = try await scene.desk().perform(requeue)
             var counts = try await Self.counts(scene)
             #expect(counts.counters == ["delivered": 3, "dead": 2, "dead:X": 1, "dead:Y": 1] && counts.left == 4)
-            let delete = try DeadLettersChange(.delete, Self.fields(["all": "1"]), now: Self.now)
+            let delete = try DeadLettersChange(.delete, ["all": "1"], now: Self.now)
             #expect(try await scene.desk().perform(delete).count == 2)
             counts = try await Self.counts(scene)
             #expect(counts.ended == 5)
@@ -66,7 +62,7 @@ struct CampaignAccountTests {
                     "guard", #"{"rules":[["dead",20]],"min":2,"base":\#(base)}"#)
                 try scene.bury("a", job: Self.job("a", tokens: 3))
                 _ = try await scene.desk().perform(
-                    DeadLettersChange(.requeue, Self.fields(["id": "a"]), now: Self.now))
+                    DeadLettersChange(.requeue, ["id": "a"], now: Self.now))
                 let text = try #require(scene.run("HGET", "push:{default}:campaign:spring", "guard").text)
                 let read = try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
                 #expect(read["base"] as? [String: Double] == after && read["min"] as? Int == 2, "\(text)")
@@ -80,10 +76,10 @@ struct CampaignAccountTests {
         try await OperatorScene.with { scene in
             try scene.run("HSET", "push:{default}:campaign:spring", "total", "4", "delivered", "1")
             try scene.push(Self.job("a", tokens: 2))
-            let cancel = try JobsChange(.cancel, Self.fields(["campaign": "spring"]), now: Self.now)
+            let cancel = try JobsChange(.cancel, ["campaign": "spring"], now: Self.now)
             _ = try await scene.desk().perform(cancel)
             #expect(try await Self.counts(scene)[.cancelled] == 2)
-            let undo = try DeadLettersChange(.requeue, Self.fields(["reason": "Cancelled"]), now: Self.now)
+            let undo = try DeadLettersChange(.requeue, ["reason": "Cancelled"], now: Self.now)
             _ = try await scene.desk().perform(undo)
             #expect(try await Self.counts(scene).ended == 1)
             #expect(try Self.finished(scene) == 0)
@@ -108,7 +104,7 @@ struct CampaignAccountTests {
             try scene.run("HSET", "push:{default}:campaign:spring", "total", "10", "delivered", "4")
             try scene.push(OperatorScene.job("x"), to: "push:{bulk}:jobs")
             try scene.push(Self.job("a", tokens: 4), Self.job("b", tokens: 2), OperatorScene.job("c"))
-            let fields = Self.fields(["campaign": "spring", "to_queue": "bulk"])
+            let fields: Fields = ["campaign": "spring", "to_queue": "bulk"]
             let move = try JobsChange(.move, fields, now: Self.now)
             #expect(try await scene.desk().perform(move).count == 2)
             let (left, bulk) = (try await Self.counts(scene), try await Self.counts(scene, "bulk"))
@@ -117,7 +113,7 @@ struct CampaignAccountTests {
             #expect(try Self.finished(scene) == 1 && Self.finished(scene, "bulk") == 0)
             // A campaign without a total gets none.
             try scene.push(OperatorScene.job("d", #","campaign":"plain""#))
-            let plain = Self.fields(["campaign": "plain", "to_queue": "bulk"])
+            let plain: Fields = ["campaign": "plain", "to_queue": "bulk"]
             _ = try await scene.desk().perform(JobsChange(.move, plain, now: Self.now))
             #expect(try scene.run("EXISTS", "push:{bulk}:campaign:plain").number == 0)
         }
@@ -157,7 +153,7 @@ struct CampaignAccountTests {
             let calls = try scene.redis.scriptCalls()
             try await eventually("the command waits") { try scene.redis.scriptCalls() >= calls + 3 }
             let moved = Int(Date().timeIntervalSince1970 * 1000)
-            let fields = Self.fields(["campaign": "spring", "to_queue": "bulk"])
+            let fields: Fields = ["campaign": "spring", "to_queue": "bulk"]
             _ = try await scene.desk().perform(JobsChange(.move, fields, now: Self.now))
             #expect(try await sending.value.count == 2)
             let last = try #require(try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1").last)
@@ -170,7 +166,7 @@ struct CampaignAccountTests {
     func refusedSend() async throws {
         try await OperatorScene.with { scene in
             let limit = try CampaignChange(
-                .limit(perSecond: nil), Self.fields(["campaign": "spring", "per_second": "1"]), now: 0)
+                .limit(perSecond: nil), ["campaign": "spring", "per_second": "1"], now: 0)
             _ = try await scene.desk().perform(SendCampaign("spring", TimedJobs(), ahead: 100, limit: limit))
             let field = ["push:{default}:job-commands", "campaign:spring"]
             #expect(try scene.run("HGET", field[0], field[1]).text?.contains(#""per_second":1"#) == true)
@@ -192,7 +188,7 @@ struct CampaignAccountTests {
                     source: .imported)
             }
             _ = try await scene.tokens.mark(tokens)
-            let change = try RemoveInvalidTokens(Self.fields(["all": "1"]), now: Self.now)
+            let change = try RemoveInvalidTokens(["all": "1"], now: Self.now)
             let (desk, redis) = (try scene.desk(), scene.redis)
             let plan = try await desk.plan(change)
             var control = ChangeControl()
@@ -210,7 +206,7 @@ struct CampaignAccountTests {
                 for id in ["1", "2"] { try scene.push(OperatorScene.job(id), to: "push:{\(queue)}:jobs") }
             }
             let desk = try scene.desk("a", "b", "c")
-            let change = try JobsChange(.cancel, Self.fields(["all": "1", "limit": "3"]), now: Self.now)
+            let change = try JobsChange(.cancel, ["all": "1", "limit": "3"], now: Self.now)
             #expect(try await desk.plan(change).parts.map(\.count) == [2, 1, 0])
             #expect(try await desk.perform(change).count == 3)
         }
@@ -222,7 +218,7 @@ struct CampaignAccountTests {
             try scene.run("HSET", "push:{default}:campaign:spring", "total", "2")
             try scene.push(Self.job("a"), Self.job("b"), OperatorScene.job("c"))
             try scene.push(OperatorScene.job("x"), to: "push:{bulk}:jobs")
-            let fields = Self.fields(["campaign": "spring", "to_queue": "bulk"])
+            let fields: Fields = ["campaign": "spring", "to_queue": "bulk"]
             let (desk, redis) = (try scene.desk(), scene.redis)
             let move = try JobsChange(.move, fields, now: Self.now)
             var control = ChangeControl()
@@ -265,20 +261,16 @@ struct CampaignAccountTests {
             let found = Counter()
             let change: any Change =
                 switch things {
-                case "jobs": try JobsChange(.cancel, Self.fields(["fair": "none"]), now: Self.now)
-                case "dead letters": try DeadLettersChange(.delete, Self.fields(["error": "none"]), now: Self.now)
-                case "invalid tokens": try RemoveInvalidTokens(Self.fields(["all": "1"]), now: Self.now)
-                default: try ForgetDevices(Self.fields(["tokens": OperatorScene.token])) { $0 }
+                case "jobs": try JobsChange(.cancel, ["fair": "none"], now: Self.now)
+                case "dead letters": try DeadLettersChange(.delete, ["error": "none"], now: Self.now)
+                case "invalid tokens": try RemoveInvalidTokens(["all": "1"], now: Self.now)
+                default: try ForgetDevices(["tokens": OperatorScene.token]) { $0 }
                 }
-            let count = Task { try await Self.plan(change, desk) { _ in found.value.withLock { $0 += 1 } } }
+            let count = Task { try await desk.plan(change) { _ in found.value.withLock { $0 += 1 } } }
             try await eventually("it counts") { found.value.withLock { $0 } > 0 }
             count.cancel()
             await #expect(throws: CancellationError.self) { try await count.value }
             #expect(found.value.withLock { $0 } < 80)
         }
     }
-
-    private static func plan(
-        _ change: some Change, _ desk: Desk, _ progress: @Sendable (Int) -> Void
-    ) async throws -> ChangePlan { try await desk.plan(change, progress) }
 }

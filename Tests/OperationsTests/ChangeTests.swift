@@ -10,12 +10,8 @@ import Testing
 struct ChangeTests {
     private static let now = Int64(Date().timeIntervalSince1970 * 1000)
 
-    private static func fields(_ fields: KeyValuePairs<String, String>) -> Fields {
-        Fields(fields.map { ($0.key, $0.value) }, refusesEmpty: true)
-    }
-
-    private static func jobs(_ kind: JobsChange.Kind, _ fields: KeyValuePairs<String, String>) throws -> JobsChange {
-        try JobsChange(kind, Self.fields(fields), now: now)
+    private static func jobs(_ kind: JobsChange.Kind, _ fields: Fields) throws -> JobsChange {
+        try JobsChange(kind, fields, now: now)
     }
 
     // MARK: At most what was counted
@@ -53,13 +49,13 @@ struct ChangeTests {
     func laterLetters() async throws {
         try await OperatorScene.with { scene in
             for id in ["a", "b", "c"] { try scene.bury(id, at: Self.now - 10_000) }
-            let change = try DeadLettersChange(.delete, Self.fields(["since": "15s"]), now: Self.now)
+            let change = try DeadLettersChange(.delete, ["since": "15s"], now: Self.now)
             let desk = try scene.desk()
             let plan = try await desk.plan(change)
             #expect(plan.count == 3)
             // The answer takes longer than the letters are young, and three others arrive.
             for id in ["later-1", "later-2", "later-3"] { try scene.bury(id, at: Self.now + 5000) }
-            let other = try DeadLettersChange(.requeue, Self.fields(["id": "a"]), now: Self.now)
+            let other = try DeadLettersChange(.requeue, ["id": "a"], now: Self.now)
             _ = try await scene.desk(by: "bob").perform(other)
             let result = try await desk.apply(change, plan)
             #expect(result.count == 2)
@@ -77,7 +73,7 @@ struct ChangeTests {
             for (queue, ids) in [("a", 8), ("b", 3)] {
                 for number in 0..<ids { try scene.bury("\(queue)\(number)", at: Self.now - 2000, queue: queue) }
             }
-            let fields = Self.fields(["since": "3s", "rate": "4"])
+            let fields: Fields = ["since": "3s", "rate": "4"]
             let change = try DeadLettersChange(.requeue, fields, now: Self.now)
             let desk = try scene.desk("a", "b")
             let plan = try await desk.plan(change)
@@ -105,7 +101,7 @@ struct ChangeTests {
             #expect(cancelled.count == 3 && cancelled.sentence == "cancelled 3 jobs of queue sk (3 waiting)")
             #expect(try scene.run("LLEN", "queue:sk").number == 0)
             // And they return to the list that the workers read, at its end.
-            let requeue = try DeadLettersChange(.requeue, Self.fields(["reason": "Cancelled"]), now: Self.now)
+            let requeue = try DeadLettersChange(.requeue, ["reason": "Cancelled"], now: Self.now)
             _ = try await desk.perform(requeue)
             #expect(try scene.run("LLEN", "queue:sk").number == 3)
             #expect(try scene.run("EXISTS", "push:{sk}:jobs").number == 0)
@@ -142,7 +138,7 @@ struct ChangeTests {
             for spelling in [
                 OperatorScene.token, OperatorScene.token.uppercased(), "APwTrf94USK0rSiAmjQgmCNBJBQhNICXh45XfJkd6PA=",
             ] {
-                let change = try DeadLettersChange(.delete, Self.fields(["token": spelling]), now: Self.now)
+                let change = try DeadLettersChange(.delete, ["token": spelling], now: Self.now)
                 #expect(try await scene.desk().plan(change).count == 5, "\(spelling)")
             }
         }
@@ -156,7 +152,7 @@ struct ChangeTests {
             try scene.bury("broken")
             let listing = try await scene.fleet.deadLetters(of: QueueKeys()).page(.list, .init(), after: nil, limit: 1)
             let key = try #require(listing.letters.first?.key)
-            let change = try EditAndRequeue(Self.fields(["key": key, "job": OperatorScene.job("mended")]))
+            let change = try EditAndRequeue(["key": key, "job": OperatorScene.job("mended")])
             #expect(try await scene.desk().perform(change).sentence == "the edited job is enqueued")
             await expectRefusal("nothing was enqueued") { _ = try await scene.desk(by: "bob").perform(change) }
             #expect(try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1") == [OperatorScene.job("mended")])
@@ -171,7 +167,7 @@ struct ChangeTests {
             let result = try await scene.desk().perform(Self.jobs(.cancel, ["id": "x"]))
             #expect(!result.hasNoEffect && result.sentence == "cancelled 0 jobs of queue default")
             #expect(try scene.run("HEXISTS", "push:{default}:job-commands", "id:x").number == 1)
-            let undo = try UncancelJobs(Self.fields(["id": "x"]))
+            let undo = try UncancelJobs(["id": "x"])
             #expect(try await scene.desk().perform(undo).sentence.hasPrefix("ended the cancellation of 1 ID"))
             await expectRefusal("no job with this ID is cancelled") { _ = try await scene.desk().perform(undo) }
             #expect(try await scene.audit() == ["uncancel_jobs refused", "uncancel_jobs done", "cancel_jobs done 0"])
@@ -191,11 +187,11 @@ struct ChangeTests {
             #expect(cancelled.count == 3 && cancelled.notes.contains { $0.contains("1 older") })
             #expect(try scene.dead() == ["a", "b"])
             #expect(try scene.run("ZCARD", "push:{default}:cancelled").number == 2)
-            func count(_ fields: KeyValuePairs<String, String>) async throws -> Int {
-                try await scene.desk().plan(DeadLettersChange(.delete, Self.fields(fields), now: Self.now)).count
+            func count(_ fields: Fields) async throws -> Int {
+                try await scene.desk().plan(DeadLettersChange(.delete, fields, now: Self.now)).count
             }
             #expect(try await count(["all": "1"]) == 2)
-            #expect(throws: FieldMistake.self) { try DeadLettersChange(.delete, Fields(), now: Self.now) }
+            #expect(throws: FieldMistake.self) { try DeadLettersChange(.delete, [:], now: Self.now) }
             #expect(try await count(["reason": "Cancelled"]) == 2)
             // By its ID or device a job is found wherever it is.
             #expect(try await count(["token": OperatorScene.token]) == 4)
@@ -225,7 +221,7 @@ struct ChangeTests {
                 _ = try await desk.plan(PauseChange(Fields([("app", "shpo")]), isOfApp: true))
             }
             await expectRefusal("no worker has a lease") {
-                _ = try await scene.desk().plan(WorkersChange(.stop, Self.fields(["worker": "vm"])))
+                _ = try await scene.desk().plan(WorkersChange(.stop, ["worker": "vm"]))
             }
             #expect(
                 try await scene.audit() == [
@@ -233,7 +229,7 @@ struct ChangeTests {
                 ])
             #expect(try scene.run("EXISTS", "push:{default}:job-commands", "push:{bluk}:jobs").number == 0)
             let known = try CampaignChange(
-                .cancel(discard: true), Self.fields(["campaign": "spring-sale", "discard": "1"]), now: 0)
+                .cancel(discard: true), ["campaign": "spring-sale", "discard": "1"], now: 0)
             let plan = try await scene.desk().plan(known)
             #expect(plan.question?.contains("This cannot be undone.") == true && plan.parts.count == 1)
         }
@@ -244,7 +240,7 @@ struct ChangeTests {
         try await OperatorScene.with { scene in
             try scene.push(OperatorScene.job("1", #","campaign":"c""#))
             func change(_ change: JobCommands.Change) throws -> CampaignChange {
-                try CampaignChange(change, Self.fields(["campaign": "c"]), now: Self.now)
+                try CampaignChange(change, ["campaign": "c"], now: Self.now)
             }
             _ = try await scene.desk().perform(change(.cancel(discard: false)))
             await expectRefusal("is cancelled; to send it after all") {
@@ -266,7 +262,7 @@ struct ChangeTests {
                 try scene.run("ZADD", "push:{\(queue)}:campaigns", "1", "spring")
             }
             let desk = try scene.desk("a", "b")
-            let fields = Self.fields(["campaign": "spring", "stop_if": "dead>1%,retried>20%", "min": "50"])
+            let fields: Fields = ["campaign": "spring", "stop_if": "dead>1%,retried>20%", "min": "50"]
             let set = try await desk.perform(CampaignGuardChange(fields, reasons: []))
             #expect(set.parts.map(\.queue) == ["a", "b"])
             #expect(
@@ -276,14 +272,14 @@ struct ChangeTests {
                 #expect(status.stopIf == "dead>1%,retried>20%" && status.stopMin == 50 && status.stoppedAt == nil)
                 #expect(status.page(now: Self.now).contains { $0.hasPrefix("guard      dead>1%") })
             }
-            let off = try CampaignGuardChange(Self.fields(["campaign": "spring", "off": "1"]), reasons: [])
+            let off = try CampaignGuardChange(["campaign": "spring", "off": "1"], reasons: [])
             #expect(try await desk.perform(off).count == 2)
             #expect(try await desk.perform(off).hasNoEffect)
             #expect(
                 try await scene.campaign("spring", in: desk).allSatisfy { $0.stopIf == nil })
             // A name that no queue knows is doubted if there are others.
             let unknown = try CampaignGuardChange(
-                Self.fields(["campaign": "sprin", "stop_if": "dead>1%"]), reasons: [])
+                ["campaign": "sprin", "stop_if": "dead>1%"], reasons: [])
             #expect(try await desk.perform(unknown).doubt?.contains("did you mean spring?") == true)
             var forced = desk
             forced.isForced = true

@@ -114,6 +114,13 @@ struct OperatorScene {
     }
 }
 
+/// Fields as flags of a command: an empty value is a mistake.
+extension Fields: ExpressibleByDictionaryLiteral {
+    package init(dictionaryLiteral fields: (String, String)...) {
+        self.init(fields.map { (name: $0.0, value: $0.1) }, refusesEmpty: true)
+    }
+}
+
 /// Asserts that a change is refused with a text.
 func expectRefusal(
     _ words: String, _ body: () async throws -> Void, sourceLocation: SourceLocation = #_sourceLocation

@@ -11,10 +11,6 @@ import Testing
 /// `campaign cancel`, `pause`, `limit` and `guard`: one field in each queue, whatever the queues hold.
 @Suite("The stop button")
 struct StopButtonTests {
-    private static func fields(_ fields: KeyValuePairs<String, String>) -> Fields {
-        Fields(fields.map { ($0.key, $0.value) }, refusesEmpty: true)
-    }
-
     private static func change(_ change: JobCommands.Change, _ more: (String, String)?...) throws -> CampaignChange {
         let fields = Fields([("campaign", "sale")] + more.compactMap(\.self), refusesEmpty: true)
         return try CampaignChange(change, fields, now: 0)
@@ -57,7 +53,7 @@ struct StopButtonTests {
             }
             _ = try await desk.perform(Self.change(.limit(perSecond: nil), ("per_second", "7")))
             let guardChange = try CampaignGuardChange(
-                Self.fields(["campaign": "sale", "stop_if": "dead>1%"]), reasons: [])
+                ["campaign": "sale", "stop_if": "dead>1%"], reasons: [])
             _ = try await desk.perform(guardChange)
             for queue in ["a", "b", "c"] {
                 #expect(
@@ -83,9 +79,9 @@ struct StopButtonTests {
                 try Self.change(.limit(perSecond: nil), ("per_second", "7")),
             ]
             changes.append(
-                try CampaignGuardChange(Self.fields(["campaign": "sale", "stop_if": "dead>1%"]), reasons: []))
+                try CampaignGuardChange(["campaign": "sale", "stop_if": "dead>1%"], reasons: []))
             for change in changes {
-                let result = try await Self.perform(change, desk)
+                let result = try await desk.perform(change)
                 let key = change is CampaignGuardChange ? "campaign:sale" : "job-commands"
                 #expect(result.error?.contains("push:{\(bad)}:\(key)") == true, "\(result)")
                 #expect(result.parts.filter { $0.error != nil }.map(\.queue) == [bad])
@@ -93,10 +89,6 @@ struct StopButtonTests {
             #expect(try await Self.states(scene, "b") == ["cancelled"])
             #expect(try await scene.audit().first == "guard_campaign failed")
         }
-    }
-
-    private static func perform(_ change: some Change, _ desk: Desk) async throws -> ChangeResult {
-        try await desk.perform(change)
     }
 
     @Test(
@@ -129,14 +121,14 @@ struct StopButtonTests {
                 try scene.run("SET", "push:{\(bad)}:retry", "x")
                 var desk = try scene.desk("a", "b", "c")
                 desk.isForced = true
-                let paused = try await desk.perform(PauseChange(Fields(), isOfApp: false))
+                let paused = try await desk.perform(PauseChange([:], isOfApp: false))
                 #expect(paused.count == 3 && paused.error == nil)
                 let notes = paused.notes.filter { $0.contains("queue \(bad) is paused, but could not be read") }
                 #expect(notes.count == 1 && paused.notes.count == 1, "\(paused.notes)")
                 for queue in ["a", "b", "c"] {
                     #expect(try scene.run("EXISTS", "push:{\(queue)}:paused").number == 1)
                 }
-                let resumed = try await desk.perform(ResumeChange(Fields(), isOfApp: false))
+                let resumed = try await desk.perform(ResumeChange([:], isOfApp: false))
                 #expect(resumed.count == 3 && resumed.error == nil)
                 for queue in ["a", "b", "c"] {
                     #expect(try scene.run("EXISTS", "push:{\(queue)}:paused").number == 0)
@@ -156,7 +148,7 @@ struct StopButtonTests {
                 // The connection and the scripts.
                 _ = try await desk.perform(Self.change(.limit(perSecond: nil), ("off", "1")))
                 _ = try await desk.perform(
-                    CampaignGuardChange(Self.fields(["campaign": "other", "off": "1"]), reasons: []))
+                    CampaignGuardChange(["campaign": "other", "off": "1"], reasons: []))
                 for queue in ["a", "b"] {
                     try Self.fill(scene, queue, others: others, of: 1)
                     for number in 0..<others / 10 {
@@ -175,20 +167,14 @@ struct StopButtonTests {
                     case "pause": try Self.change(.pause)
                     case "limit": try Self.change(.limit(perSecond: nil), ("per_second", "7"))
                     default:
-                        try CampaignGuardChange(Self.fields(["campaign": "sale", "stop_if": "dead>1%"]), reasons: [])
+                        try CampaignGuardChange(["campaign": "sale", "stop_if": "dead>1%"], reasons: [])
                     }
-                #expect(try await Self.apply(change, desk, control).count == 2)
+                #expect(try await desk.perform(change, control).count == 2)
                 calls.append(try scene.connection.calls())
             }
         }
         #expect(calls[0] == calls[1])
         #expect(calls[0].keys.allSatisfy { !["lrange", "zrangebyscore", "zcount"].contains($0) }, "\(calls[0])")
-    }
-
-    private static func apply(
-        _ change: some Change, _ desk: Desk, _ control: ChangeControl
-    ) async throws -> ChangeResult {
-        try await desk.apply(change, desk.plan(change), control)
     }
 
     @Test("A name that no queue knows is stopped, and doubted with a suggestion; before the first campaign it is not")

@@ -26,10 +26,6 @@ struct TwinNameTests {
             #"{"id":"\#(name)","campaign":"\#(name)","app":"\#(name)","topic":"\#(name)","token":"\#(token)","alert":"x"}"#
     }
 
-    private static func perform(_ change: some Change, _ desk: Desk) async throws -> ChangeResult {
-        try await desk.perform(change)
-    }
-
     /// Fills a queue with a waiting, a later and a dead job of each name.
     private static func fill(_ scene: OperatorScene, _ names: [String]) throws {
         try scene.run("FLUSHALL")
@@ -91,7 +87,7 @@ struct TwinNameTests {
                 try Self.fill(scene, [name, twin])
                 let (own, others) = (try Self.everything(name, scene), try Self.everything(twin, scene))
                 #expect(own.count == 6 && others.count == 6)
-                _ = try await Self.perform(change, scene.desk())
+                _ = try await scene.desk().perform(change)
                 #expect(try Self.everything(twin, scene) == others, "\(words)")
                 #expect(try Self.everything(name, scene) != own, "\(words)")
             }
@@ -121,7 +117,7 @@ struct TwinNameTests {
                     notes.count == 1 && notes[0].contains(name.shown) && notes[0].contains(twin.shown),
                     "\(words): \(notes)")
                 #expect(name.shown.utf8.elementsEqual(twin.shown.utf8) == false)
-                let result = try await Self.perform(change, desk(twin))
+                let result = try await desk(twin).perform(change)
                 #expect(result.notes.contains(notes[0]), "\(words)")
             }
         }

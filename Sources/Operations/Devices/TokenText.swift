@@ -86,6 +86,7 @@ extension Fields {
         }
         return tokens
     }
+
     /// Returns the hex of the tokens of the field `tokens`, of which there is at least one.
     /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
     func wholeTokens(_ token: (String) -> String?) throws(FieldMistake) -> [String] {
