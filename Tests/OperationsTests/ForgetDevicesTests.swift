@@ -223,7 +223,7 @@ struct ForgetDevicesTests {
             let letters = try scene.texts("ZRANGE", "push:{default}:dead", "0", "-1")
             #expect(letters.allSatisfy { $0.contains(Self.other) })
             let page = try await ResultPage.read(
-                after: "0", count: 10, scene.fleet.client(for: "push:{default}:results"), QueueKeys())
+                from: "-", to: "+", count: 10, scene.fleet.client(for: "push:{default}:results"), QueueKeys())
             #expect(page.results.compactMap { $0["token"] } == [Self.other])
             #expect(try scene.run("EXISTS", "push:{default}:unique:welcome").number == 1)
             #expect(try scene.run("EXISTS", "push:{default}:newest:score").number == 1)
@@ -254,7 +254,7 @@ struct ForgetDevicesTests {
                 "XADD", keys.results, "1795278873351-0", "results",
                 #"[{"outcome":"dead","notifications":[{"token":"\#(Self.token)"},{"token":"\#(Self.other)"}]}]"#)
             _ = try await scene.desk().perform(Self.change(Self.token))
-            let page = try await ResultPage.read(after: "0", count: 10, client, keys)
+            let page = try await ResultPage.read(from: "-", to: "+", count: 10, client, keys)
             #expect(page.results.map(\.time) == [1_795_278_873_351])
             #expect(page.results.first?.entry != "1795278873351-0")
         }

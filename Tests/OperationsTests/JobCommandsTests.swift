@@ -287,7 +287,7 @@ struct JobCommandsTests {
     }
 
     private func finished() async throws -> [StoredResult] {
-        let page = try await ResultPage.read(after: StoredResult.beginning, count: 100, queue.client, queue.keys)
+        let page = try await ResultPage.read(from: "-", to: "+", count: 100, queue.client, queue.keys)
         return page.results.filter { $0["event"] == "campaign_finished" }
     }
 

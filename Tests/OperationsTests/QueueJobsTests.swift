@@ -302,7 +302,7 @@ struct QueueJobsTests {
         #expect(try queue.redis.run("LLEN", keys.inbox).number == 0)
         #expect(try queue.redis.run("ZCARD", keys.failed).number == 600)
         #expect(try queue.redis.run("ZCARD", keys.cancelled).number == 1601)
-        let results = try await ResultPage.read(after: StoredResult.beginning, count: 9999, queue.client, keys)
+        let results = try await ResultPage.read(from: "-", to: "+", count: 9999, queue.client, keys)
             .results
         #expect(results.count == 1001 + 1200)
         #expect(results.allSatisfy { $0["outcome"] == "cancelled" && $0["reason"] == "Cancelled" })

@@ -26,7 +26,7 @@ struct ResultsTests {
     }
 
     private static func page(_ queue: TestQueue) async throws -> ResultPage {
-        try await ResultPage.read(after: StoredResult.beginning, count: 10_000, queue.client, queue.keys)
+        try await ResultPage.read(from: "-", to: "+", count: 10_000, queue.client, queue.keys)
     }
 
     private static func ids(_ queue: TestQueue) async throws -> [String] {

@@ -55,13 +55,19 @@ package struct DeviceFindings: Sendable {
         var rows = listing.jobs.prefix(limit).map { JobRow(queue: keys.queue, job: $0, now: listing.now) }
         try await JobRow.findReplacements(of: &rows, client, keys)
         self.jobs += rows
-        let results = try await ResultPage.newest(
-            of: token, limit: limit, lookingAt: Self.maximumResults, until: end(), client, keys)
-        isPartial = isPartial || results.rest == .time
-        if results.rest == .number { unsearched.append(keys.queue) }
+        var found: [StoredResult] = []
+        let (looked, rest) = try await ResultPage.newest(
+            lookingAt: Self.maximumResults, until: end(), client, keys
+        ) { page in
+            let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
+            found += own.prefix(limit - found.count)
+            return found.count < limit
+        }
+        isPartial = isPartial || rest == .time
+        if rest == .number { unsearched.append(keys.queue) }
         kept[keys.queue] = .some(jobs.resultsKept)
-        self.results += results.results.map { (keys.queue, $0) }
-        searched += results.looked
+        results += found.map { (keys.queue, $0) }
+        searched += looked
         var only = DeadLetterFilter()
         only.tokens = [token]
         var sweep = DeadLetterSweep(DeadLetters(client, keys), .list, only)

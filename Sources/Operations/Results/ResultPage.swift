@@ -36,17 +36,6 @@ package struct ResultPage: Sendable {
         return max(1, min(maximumEntries, results * last.entries.count / last.results.count))
     }
 
-    /// Reads the results of some entries, the oldest first.
-    /// - Parameters:
-    ///   - entry: the entry after which to begin.
-    ///   - count: the maximum number of entries.
-    /// - Throws: `RedisError`.
-    package static func read(
-        after entry: String, count: Int, _ client: RedisClient, _ keys: QueueKeys
-    ) async throws -> ResultPage {
-        try await read(from: "(\(entry)", to: "+", count: count, client, keys)
-    }
-
     /// Reads the results of some entries of a period.
     /// - Parameters:
     ///   - start: the first entry: its id, or a time in milliseconds; `(` before an id excludes that entry; `-` is the
@@ -66,27 +55,6 @@ package struct ResultPage: Sendable {
 
     /// Why the rest of the results was not examined.
     package enum Rest: Sendable { case time, number }
-
-    /// Reads the results of one token, the newest first.
-    /// - Parameters:
-    ///   - token: lower-case hex.
-    ///   - limit: the maximum number.
-    ///   - most: the number of results to examine, after which the search ends with the entry.
-    ///   - end: the time at which the search ends; `nil` for none.
-    /// - Returns: the results, the number of results that were examined, and whether there are more.
-    /// - Throws: `RedisError`.
-    package static func newest(
-        of token: String, limit: Int, lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient,
-        _ keys: QueueKeys
-    ) async throws -> (results: [StoredResult], looked: Int, rest: Rest?) {
-        var found: [StoredResult] = []
-        let (looked, rest) = try await newest(lookingAt: most, until: end, client, keys) { page in
-            let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
-            found += own.prefix(limit - found.count)
-            return found.count < limit
-        }
-        return (found, looked, rest)
-    }
 
     /// Reads the newest results of a queue in pages.
     /// - Parameters:

@@ -44,7 +44,7 @@ struct OutcomeWatch {
                 return false
             }
             let next = try await ResultPage.read(
-                after: position, count: ResultPage.size(for: 500, after: page), client, keys)
+                from: "(\(position)", to: "+", count: ResultPage.size(for: 500, after: page), client, keys)
             position = next.entries.last ?? position
             page = next
             for result in next.results where result["id"] == id {
