@@ -120,17 +120,8 @@ struct CampaignAccountTests {
     }
 
     /// Jobs that have the time at which they were made.
-    private struct TimedJobs: CampaignJobs {
-        let listDigest = "list"
-        let jobDigest = "job"
+    private struct TimedJobs: TestJobs {
         let count = 2
-        let canary: Int? = nil
-        let isScheduled = false
-        let newest: NewestJob? = nil
-        let repeated = 0
-        let refused = 0
-
-        func notifications(ofFirst jobs: Int) -> Int { jobs }
 
         func jobs(after first: Int, atMost count: Int, bytes: Int) throws -> [ByteBuffer] {
             (first..<min(self.count, first + count)).map { number in

@@ -8,15 +8,12 @@ import Testing
 @Suite("Sending a campaign to a list")
 struct CampaignSendTests {
     /// Jobs of ten tokens, with their numbers as bodies.
-    private struct NumberedJobs: CampaignJobs {
+    private struct NumberedJobs: TestJobs {
         var listDigest = "list"
         var jobDigest = "job"
         var count = 25
         var canary: Int?
         var isScheduled = false
-        let newest: NewestJob? = nil
-        let repeated = 2
-        let refused = 1
 
         func notifications(ofFirst jobs: Int) -> Int { min(jobs * 10, count * 10 - 5) }
 

@@ -531,7 +531,11 @@ struct JobCommandsTests {
 
     @Test(
         "of a guard in another form settle as without one",
-        arguments: ["x", "{}", "[]", #"{"rules":[[]],"min":1,"base":{}}"#, #"{"rules":[1],"min":1,"base":{}}"#])
+        arguments: [
+            "x", "{}", "[]", #"{"rules":[[]],"min":1,"base":{}}"#, #"{"rules":[1],"min":1,"base":{}}"#,
+            // JSON does not have this value.
+            #"{"rules":[["dead",1]],"min":1,"base":{},"other":1e999}"#,
+        ])
     func hostileGuard(text: String) async throws {
         let worker = try await queue.worker("w", claiming: ["a"])
         try queue.redis.run("HSET", queue.keys.campaign("spring"), "guard", text)
@@ -539,15 +543,7 @@ struct JobCommandsTests {
         #expect(settled.lost == 0 && settled.stopped.isEmpty)
         #expect(try await state() == nil)
         #expect(try queue.stats() == ["dead": 1])
-    }
-
-    @Test("of a guard with a value that JSON does not have settle as without one, and stop nothing")
-    func infiniteGuard() async throws {
-        let worker = try await queue.worker("w", claiming: ["a"])
-        let text = #"{"rules":[["dead",1]],"min":1,"base":{},"other":1e999}"#
-        try queue.redis.run("HSET", queue.keys.campaign("spring"), "guard", text)
-        let settled = try await settle(worker, 1...1, .dead)
-        #expect(settled.lost == 0 && settled.stopped.isEmpty)
+        guard text.contains("1e999") else { return }
         #expect(try await worker.stop(.init(campaign: "spring", reason: "dead is 2.0% of 1000, above 1%")) == false)
         #expect(try await state() == nil)
         #expect(try queue.redis.run("HGET", queue.keys.campaign("spring"), "guard").text == text)

@@ -114,6 +114,20 @@ struct OperatorScene {
     }
 }
 
+/// Jobs of a list without a canary.
+protocol TestJobs: CampaignJobs {}
+
+extension TestJobs {
+    var listDigest: String { "list" }
+    var jobDigest: String { "job" }
+    var canary: Int? { nil }
+    var isScheduled: Bool { false }
+    var newest: NewestJob? { nil }
+    var repeated: Int { 0 }
+    var refused: Int { 0 }
+    func notifications(ofFirst jobs: Int) -> Int { jobs }
+}
+
 /// Fields as flags of a command: an empty value is a mistake.
 extension Fields: ExpressibleByDictionaryLiteral {
     package init(dictionaryLiteral fields: (String, String)...) {

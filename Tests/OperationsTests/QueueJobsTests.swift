@@ -441,23 +441,6 @@ struct QueueJobsTests {
         #expect(try queue.retries().isEmpty && queue.stats().isEmpty)
     }
 
-    @Test("a full Redis still cancels, and a key of another type is named and nothing is changed")
-    func conditions() async throws {
-        let server = try RedisServer()
-        try await withQueue(on: server) { queue in
-            let jobs = QueueJobs(queue.client, queue.keys)
-            for number in 0..<1000 { try queue.push([Self.job(number)]) }
-            try queue.redis.run("CONFIG", "SET", "maxmemory", "1")
-            #expect(try await Self.changed(JobChanges(jobs, .cancel(detail: ""), JobFilter(), limit: 600)) == 600)
-            try queue.redis.run("CONFIG", "SET", "maxmemory", "0")
-            #expect(try queue.dead().count == 600 && queue.jobs().count == 400)
-            try queue.redis.run("SET", queue.keys.inbox, "x")
-            let before = try queue.everything()
-            await #expect(throws: RedisError.self) { try await Self.changed(JobChanges(jobs, .discard, JobFilter())) }
-            #expect(try queue.everything() == before)
-        }
-    }
-
     @Test("200,000 jobs are counted in calls that read a few hundred each, and some are cancelled")
     func bounded() async throws {
         let server = try RedisServer()

@@ -286,7 +286,7 @@ struct SortedJobsTests {
         #expect(try left().isEmpty)
     }
 
-    @Test("Sorted jobs are cancelled on a full Redis, and a key of another type is named and nothing is changed.")
+    @Test("Jobs are cancelled on a full Redis, and a key of another type is named and nothing is changed.")
     func conditions() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
@@ -294,20 +294,25 @@ struct SortedJobsTests {
             for number in 0..<300 {
                 try queue.redis.run("ZADD", keys.sorted, "1", Self.member(number, Self.job("\(number)")))
             }
+            for number in 300..<1000 { try queue.push([Self.job("\(number)")]) }
             try queue.redis.run("CONFIG", "SET", "maxmemory", "1")
-            var changes = JobChanges(QueueJobs(queue.client, keys), .cancel(detail: ""), JobFilter(), limit: 200)
+            var changes = JobChanges(QueueJobs(queue.client, keys), .cancel(detail: ""), JobFilter(), limit: 900)
             try await changes.run()
             try queue.redis.run("CONFIG", "SET", "maxmemory", "0")
-            #expect(changes.tally.changed == 200)
-            #expect(try queue.dead().count == 200 && queue.redis.run("ZCARD", keys.sorted).number == 100)
-            try queue.redis.run("DEL", keys.sorted)
-            try queue.redis.run("SET", keys.sorted, "x")
+            #expect(changes.tally.changed == 900)
+            #expect(try queue.dead().count == 900 && queue.jobs().count == 0)
+            #expect(try queue.redis.run("ZCARD", keys.sorted).number == 100)
             try queue.push([Self.job("a")])
-            let before = try queue.everything()
-            var others = JobChanges(QueueJobs(queue.client, keys), .discard, JobFilter())
-            let error = await #expect(throws: RedisError.self) { try await others.run() }
-            #expect("\(error as Any)".contains("WRONGTYPE \(keys.sorted) holds a string"))
-            #expect(try queue.everything() == before)
+            for key in [keys.sorted, keys.inbox] {
+                try queue.redis.run("DEL", key)
+                try queue.redis.run("SET", key, "x")
+                let before = try queue.everything()
+                var others = JobChanges(QueueJobs(queue.client, keys), .discard, JobFilter())
+                let error = await #expect(throws: RedisError.self) { try await others.run() }
+                #expect("\(error as Any)".contains("WRONGTYPE \(key) holds a string"))
+                #expect(try queue.everything() == before)
+                try queue.redis.run("DEL", key)
+            }
         }
     }
 
@@ -364,17 +369,8 @@ struct SortedJobsTests {
         #expect(try queue.jobs().count == 4)
     }
 
-    private struct OneJob: CampaignJobs {
-        let listDigest = "list"
-        let jobDigest = "job"
+    private struct OneJob: TestJobs {
         let count = 1
-        let isScheduled = false
-        let newest: NewestJob? = nil
-        let canary: Int? = nil
-        let repeated = 0
-        let refused = 0
-
-        func notifications(ofFirst jobs: Int) -> Int { jobs }
 
         func jobs(after first: Int, atMost count: Int, bytes: Int) throws -> [ByteBuffer] { [] }
     }
