@@ -10,8 +10,7 @@ struct QueueReading: Sendable {
     private(set) var result: Result<QueueOverview, RedisError>
     private(set) var wrongKeys: [WrongKey] = []
     private(set) var largeKeys: [LargeKey] = []
-    /// The campaigns that their guards have paused, with the reasons.
-    private var stoppedCampaigns: [String: CampaignStop] = [:]
+    private var stoppedCampaigns: [String: (reason: String, since: Int64?)] = [:]
     private var damagedCommands: [String] = []
 
     /// False if the queue's server did not answer.
@@ -58,7 +57,7 @@ struct QueueReading: Sendable {
             damagedCommands = commands.filter(\.value.isDamaged).map(\.key.field.printable).sorted()
             for case (.campaign(let name), let command) in commands
             where command.state == .paused && command.by == CampaignGuard.person {
-                stoppedCampaigns[name.printable] = CampaignStop(reason: command.reason ?? "", since: command.since)
+                stoppedCampaigns[name.printable] = (command.reason ?? "", command.since)
             }
         } catch RedisError.server(let answer) {
             // An earlier error is the more important one.

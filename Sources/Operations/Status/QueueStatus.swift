@@ -15,7 +15,8 @@ package struct QueueStatus: Sendable {
     package var today: [String: Int] = [:]
     package var deadReasons: [String: Int] = [:]
     package var fair: QueueShares?
-    package var stoppedCampaigns: [String: CampaignStop] = [:]
+    /// The campaigns that their guards have paused, since a time in milliseconds since 1970.
+    package var stoppedCampaigns: [String: (reason: String, since: Int64?)] = [:]
     package var damagedCommands: [String] = []
     package var differentApps: [WorkersWithApps] = []
     /// Jobs that could be in flight by now.
@@ -70,15 +71,6 @@ extension QueueStatus: Shown {
             .init("error", "Error because of which the queue could not be read.", \.error),
             .init("unreachable", "True if its server did not answer.", \.unreachable),
         ])
-}
-
-/// The stop of a campaign by its guard.
-package struct CampaignStop: Sendable, Equatable {
-    package var reason: String
-    /// In milliseconds since 1970.
-    package var since: Int64?
-
-    package init(reason: String, since: Int64?) { (self.reason, self.since) = (reason, since) }
 }
 
 /// Workers of a queue that have the same apps with the same topics.

@@ -106,7 +106,7 @@ struct ProblemTests {
                 ($0.waiting, $0.oldestAgeMs) = (1, 900_000)
                 $0.differentApps = [.init(workers: ["w1"], apps: ["a"]), .init(workers: ["w2"], apps: ["b"])]
                 ($0.dead, $0.today) = (50, ["dead": 50, "dead:BadPayload": 50, "delivered": 50])
-                $0.stoppedCampaigns = ["spring": .init(reason: "dead is 2%", since: now - 5000)]
+                $0.stoppedCampaigns = ["spring": ("dead is 2%", now - 5000)]
                 $0.damagedCommands = ["campaign:summer", "id:order-7"]
             },
         ]
