@@ -12,8 +12,6 @@ package struct DeviceRecord: Sendable {
     /// The time of the device's last known registration, in milliseconds since 1970.
     package var registeredAt: Int64?
 
-    package init() {}
-
     /// Reads the record of a token.
     /// - Parameter token: lower-case hex.
     /// - Throws: `RedisError`, or `QueueFailure`.

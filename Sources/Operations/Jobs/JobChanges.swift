@@ -18,8 +18,6 @@ package struct JobChanges {
         package var evicted = 0
         /// A sentence for each campaign of moved jobs that could not be closed in the other queue.
         package var unclosed: [String] = []
-
-        package init() {}
     }
 
     /// Jobs are counted again after each round, because workers put jobs back in the meantime.
