@@ -28,7 +28,7 @@ package struct Fields: Sendable {
     /// The value of a field; `nil` if it is missing or blank.
     package subscript(name: String) -> String? { all(name).first }
 
-    /// The values of a field that are not blank, as they were sent: names are their bytes.
+    /// The non-blank values of a field, unchanged, because names are compared by their bytes.
     package func all(_ name: String) -> [String] {
         fields.lazy.filter { $0.name == name && !$0.value.trimmed.isEmpty }.map(\.value)
     }

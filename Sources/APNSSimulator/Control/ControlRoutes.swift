@@ -304,7 +304,7 @@ struct ControlRoutes: Sendable {
     private static func question(_ request: Request) throws(HTTPError) -> (NotificationFilter, Duration) {
         var query = try ControlQuery(request)
         var filter = NotificationFilter()
-        filter.after = try query.take("after", "must be a number of the recording") { UInt64($0) } ?? 0
+        filter.after = try query.take("after", "must be the number of a recorded notification") { UInt64($0) } ?? 0
         filter.token = try query.take("token", "must be a device token") { $0.isEmpty ? nil : $0 }
         filter.accepted = try query.take("outcome", "must be accepted or refused") { text in
             text == "accepted" ? true : text == "refused" ? false : nil

@@ -62,7 +62,7 @@ package struct PushAction: RuleAction {
     package enum LastStream: String, CaseIterable, Sendable {
         /// The highest that arrived: all requests are answered, including the one that met the rule.
         case exact
-        /// The highest that was processed before: the request that met the rule and those above it are not.
+        /// The highest stream before the request that met the rule. That request and later ones are unprocessed.
         case accepted
         /// 0: claims that nothing was processed; notifications already accepted lose their answer.
         case zero

@@ -72,7 +72,7 @@ struct InboxRoutes: Sendable {
         }
         pages.post("/inbox/delete") { request, _ in
             guard let sequence = try await form(request)["sequence"].flatMap({ UInt64($0) }) else {
-                throw HTTPError(.badRequest, message: "sequence must be a number of the recording")
+                throw HTTPError(.badRequest, message: "sequence must be the number of a recorded notification")
             }
             // It may have been deleted or replaced in the meantime.
             _ = recorder.remove(sequence)

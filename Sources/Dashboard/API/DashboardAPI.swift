@@ -405,7 +405,7 @@ extension DashboardAPI.Read {
             """
         }
         let counts = """
-            , "counts": {"type": "array", "description": "With `by`: the numbers.", "items": {"type": "object", \
+            , "counts": {"type": "array", "description": "With `by`: the counts.", "items": {"type": "object", \
             "required": ["count"], "properties": {"count": {"type": "integer"}}, "additionalProperties": {"type": "string"}}}
             """
         let schema = list.map { list in

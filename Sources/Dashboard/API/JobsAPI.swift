@@ -40,7 +40,7 @@ final class JobsAPI: Sendable {
         guard credit == .granted else {
             if credit == .refusedFirst {
                 site.logger.warning(
-                    "too many requests of a producer have mistakes, so others are refused, too",
+                    "refusing requests of a producer: too many had mistakes",
                     metadata: ["event": "web_producer_limited", "user": "\(name.printable)"])
             }
             throw WebError(

@@ -317,7 +317,7 @@ struct DevicePage: DashboardPage {
         <code>keep_result: true</code> leaves one, too.
         """
 
-    /// Returns how many results the queues keep.
+    /// Returns a note about which results each queue keeps.
     private func limits(_ request: PageRequest) async throws -> HTML {
         let queues = try await request.site.data.queues()
         // The findings report the queues that can't be read.

@@ -49,7 +49,7 @@ struct DeviceTimeline {
     }
 
     var future: ArraySlice<Entry> { entries.prefix { ($0.at ?? .min) > now } }
-    /// The entries of the present and of the past.
+    /// The entries up to now.
     var past: ArraySlice<Entry> { entries.dropFirst(future.count) }
 
     // MARK: Entries

@@ -175,7 +175,7 @@ extension PageRequest {
         return "<a\(style) href=\"\(links.path(segments, query))\">\(text)</a>"
     }
 
-    /// Returns the ID of a job, which people know, and its key; or only the key, if it has no ID.
+    /// Returns a job's ID and key; only the key if it has no ID.
     func identity(_ id: String?, _ key: String, to segments: [String], _ query: [(name: String, value: String?)] = [])
         -> HTML
     {

@@ -50,7 +50,7 @@ struct TokenFinder: Sendable {
 
     func isIn(_ text: ByteBuffer) -> Bool { text.withUnsafeReadableBytes(isIn) }
 
-    /// Returns true if one of the tokens is in a text, in which escapes of JSON may be.
+    /// Returns true if a text, perhaps with JSON escapes, contains one of the tokens.
     func isIn(_ bytes: UnsafeRawBufferPointer) -> Bool {
         if isPlain(in: bytes) { return true }
         guard bytes.contains(UInt8(ascii: "\\")) else { return false }

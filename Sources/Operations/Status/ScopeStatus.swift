@@ -107,7 +107,7 @@ extension ScopeStatus {
 
     private var failure: String {
         // Requests that wait have not failed yet.
-        guard failures > 0 else { return "requests wait for long, and nothing is answered" }
+        guard failures > 0 else { return "requests have waited long, and none was answered" }
         let areOne = failures == 1
         let count = notifications >= failures ? "\(Words.number(failures)) of " : ""
         let all = max(failures, notifications)

@@ -51,7 +51,7 @@ extension WorkerStatus: Shown {
                 \.silenceMs),
             .init("lateness_ms", "Age of late reports; the process hangs or lacks Redis.", as: .duration, \.latenessMs),
             .init("refused_reload", "Reason why its last reload of the configuration was refused.", \.refusedReload),
-            .init("failover_watch", "Reason why it learns late of Sentinel's failovers, if it does.", \.failoverWatch),
+            .init("failover_watch", "Reason why it notices Sentinel's failovers late, if it does.", \.failoverWatch),
             .init("in_flight", "Notifications without an answer.", as: .count, in: .list, \.inFlight),
             .init("claimed", "Jobs that are claimed and not settled.", as: .count, in: .list, \.claimed),
             .init("done", "Notifications that have ended since the start.", as: .count, \.done),

@@ -148,7 +148,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var undatedExpirations = 0
     /// Notifications that APNs accepted per second, over the last minute.
     public var rate = 0.0
-    /// The reason why it learns late of failovers that Sentinels announce; `nil` if it does not.
+    /// The reason why it notices the failovers of Sentinels late; `nil` if it does not.
     public var failoverWatch: String?
     /// The reason why its last reload of the configuration was refused; `nil` if it was not.
     public var refusedReload: String?

@@ -39,7 +39,7 @@ public enum ResultsKept: String, CaseIterable, Sendable {
     case failures
     case off
 
-    /// Returns what is missing among the results of some queues, as clauses.
+    /// Returns the kinds of results that the queues do not keep, as clauses.
     /// - Parameter kept: the results that each queue keeps; `nil` if it is not known.
     public static func gaps(_ kept: [String: ResultsKept?]) -> [String] {
         let kinds: [(kept: ResultsKept?, gap: String)] = [

@@ -114,7 +114,7 @@ enum ScriptParts {
         return inserted(into: text, clock: clock, after: &given)
     }
 
-    /// - Parameter given: the parts that the text follows; gets those that are inserted.
+    /// - Parameter given: the parts that are already before the text; inserted parts are added to it.
     private static func inserted(into text: [UInt8], clock: ClockSource, after given: inout Set<String>) -> [UInt8] {
         var source: [UInt8] = []
         for line in text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false) {

@@ -54,7 +54,7 @@ struct Measure {
     private(set) var isSlow = false
     /// The time since which it is slow.
     private(set) var slowSince: Int64 = 0
-    /// The number of failures since the last proof before them.
+    /// The number of consecutive failures, valid while `noted` equals `proofs`.
     private var failuresInRow = 0
     var failuresSinceProof: Int { proofs == noted ? failuresInRow : 0 }
 

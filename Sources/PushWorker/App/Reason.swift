@@ -2,7 +2,7 @@ import APNS
 import LegacyAPNS
 import PushJob
 
-/// The reason for which a notification or job was not delivered, or an app was paused: a code for counters and
+/// The reason why a notification or job was not delivered, or an app was paused: a code for counters and
 /// programs, and a separate explanation.
 package struct Reason: Sendable, Equatable {
     /// The code, such as `BadDeviceToken`.

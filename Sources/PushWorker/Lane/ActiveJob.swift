@@ -204,7 +204,7 @@ final class JobTally {
     enum Recipients {
         /// All of the job's, as the job has them.
         case all(count: Int)
-        /// Those with these tokens, as text.
+        /// Only the notifications to these tokens, as text.
         case some([ByteBuffer])
 
         var count: Int {

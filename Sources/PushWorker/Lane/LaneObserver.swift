@@ -22,7 +22,7 @@ final class LaneObserver {
     private var recentRate = RecentRate()
     /// The time at which each current problem began.
     private var problemsSince: [String: NIODeadline] = [:]
-    /// The readings of queues, which only Redis has.
+    /// The queues' gauges, read from Redis.
     private var gauges = QueueGaugeReadings()
 
     init(_ context: LaneContext, of laneCount: Int, intake: Intake, fleet: Fleet) {

@@ -20,7 +20,7 @@ package struct CertificateWatch: Sendable {
         self.logger = logger
     }
 
-    /// Looks at the files once.
+    /// Checks once whether the files have changed.
     /// - Parameter now: seconds since 1970.
     package mutating func look(now: Int64) {
         switch context.takeChange() {

@@ -91,8 +91,8 @@ final class QueueContext {
     /// True if all living workers have the same apps with the same topics.
     var routesAlike: Bool { otherConfigurations.allSatisfy { $0.routing == configuration.routing } }
 
-    /// Returns the configurations by which a job has been refused, with the lane's own; `nil` if no living worker has
-    /// another, so that the lane's verdict is final.
+    /// Returns the configurations that have refused a job, including the lane's own; `nil` if no living worker has another
+    /// configuration, so that the lane's verdict is final.
     func refusals(of job: Envelope, in body: ByteBuffer) -> Set<ConfigurationDigest>? {
         guard !otherConfigurations.isEmpty else { return nil }
         let refused = Self.refusals(of: job, in: body).union([configuration])

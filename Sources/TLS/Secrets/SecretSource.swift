@@ -96,7 +96,7 @@ public enum SecretSource: Sendable, Equatable {
         return Unreadable(description: "cannot read \(path): \(String(cString: strerror(error))); \(advice)")
     }
 
-    /// Returns a warning about a file that others than its owner can read; nil if there is none, or if the file cannot
+    /// Returns a warning about a file that users other than its owner can read; nil if there is none, or if the file cannot
     /// be inspected, which ``read(allowsPipe:)`` reports.
     ///
     /// No more than a warning, because Kubernetes by default mounts secrets as root's with mode 0644.

@@ -40,11 +40,11 @@ struct ResultDelivery {
         case complete
         /// Some were parked, or not accepted.
         case incomplete
-        /// The receiver is gone, or refuses all results.
+        /// The receiver has ended, or refuses all results.
         case closed
     }
 
-    /// The receiver is gone, or refuses all results.
+    /// The receiver has ended, or refuses all results.
     private struct ReceiverClosed: Error {}
 
     private struct Single {

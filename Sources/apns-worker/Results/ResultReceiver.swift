@@ -40,7 +40,7 @@ enum ResultReception: Sendable, Equatable {
     case failed(String, retryAfter: Int64? = nil)
     /// The receiver processes no results now or could not be reached, so nothing is known about these.
     case unavailable(String, retryAfter: Int64? = nil)
-    /// The receiver is gone, or refuses all results.
+    /// The receiver has ended, or refuses all results.
     case closed(String)
 
     /// True if the receiver does not accept these results at any time.
