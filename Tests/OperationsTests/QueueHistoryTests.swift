@@ -161,7 +161,8 @@ struct QueueHistoryTests {
         let history = try await QueueHistory.read(.hour, until: Self.time, queue.client, queue.keys)
         let point = try #require(history.points.last)
         if isHash {
-            #expect(point.counts.outcomes[.delivered] == 0 && point.counts.outcomes[.invalidToken] == 10_000_000_000_000)
+            #expect(
+                point.counts.outcomes[.delivered] == 0 && point.counts.outcomes[.invalidToken] == 10_000_000_000_000)
             #expect(point.counts.retries == ["?[2J": 1, "Shutdown": 3] && point.counts.oldest == 5000)
         } else {
             #expect(point == QueueHistory.Point(at: point.at))
@@ -229,7 +230,8 @@ struct QueueHistoryTests {
             hour.points.map { $0.counts.outcomes[.delivered] }.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [
                 [46, 2], [58, 4], [59, 2],
             ])
-        #expect(hour.points[58].counts.retries == ["Shutdown": 6] && hour.points[58].counts.deferrals == ["AppPaused": 8])
+        #expect(
+            hour.points[58].counts.retries == ["Shutdown": 6] && hour.points[58].counts.deferrals == ["AppPaused": 8])
         #expect(hour.points[59].backlog == 5 && hour.points[59].counts.oldest == 5000)
         #expect((96...128).contains(try #require(hour.points[59].latency?.p50)))
         #expect((12...16).contains(try #require(hour.points[59].answer?.p99)))
@@ -272,7 +274,8 @@ struct QueueHistoryTests {
         #expect(points[39].counts.outcomes[.delivered] == 7 && points[39].counts.outcomes[.dead] == 2)
         #expect(points[39].counts.retries == ["Shutdown": 5])
         #expect(points[39].counts.deferrals.count == 101 && points[39].counts.deferrals.values.reduce(0, +) == 300)
-        #expect(points[38].counts.outcomes[.delivered] == 8 && points[38].counts.retries.isEmpty && points[38].isRecorded)
+        #expect(
+            points[38].counts.outcomes[.delivered] == 8 && points[38].counts.retries.isEmpty && points[38].isRecorded)
         #expect(points[37] == QueueHistory.Point(at: points[37].at))
     }
 
@@ -374,7 +377,8 @@ struct QueueHistoryTests {
             _ = try await worker.claim(1)
             try await Self.settle(1, worker)
             let points = try await QueueHistory.read(.day, client, keys).points
-            #expect(points.map { $0.counts.outcomes[.delivered] }.reduce(0, +) == 2 && points.compactMap(\.backlog) == [1])
+            #expect(
+                points.map { $0.counts.outcomes[.delivered] }.reduce(0, +) == 2 && points.compactMap(\.backlog) == [1])
             try await client.close().get()
         }
     }

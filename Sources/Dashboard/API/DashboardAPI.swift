@@ -383,7 +383,8 @@ private struct HistoryPoint: Shown {
             .init(
                 "recorded", "False if nothing was recorded: no worker ran, or had anything to do.", \.point.isRecorded),
             .init("outcomes", "Notifications that ended, by outcome.") { step in
-                Dictionary(uniqueKeysWithValues: step.point.counts.outcomes.counted.map { ($0.outcome.rawValue, $0.count) })
+                Dictionary(
+                    uniqueKeysWithValues: step.point.counts.outcomes.counted.map { ($0.outcome.rawValue, $0.count) })
             },
             .init("retries", "Notifications that are tried again, by reason.", \.point.counts.retries),
             .init("deferrals", "Notifications that are deferred, by reason.", \.point.counts.deferrals),

@@ -98,7 +98,8 @@ struct HistoryCharts {
             series.append(
                 .init(
                     "others", style: "series-6",
-                    values { point in point.counts.retries.reduce(0) { $0 + (shown.contains($1.key) ? 0 : $1.value) } }))
+                    values { point in point.counts.retries.reduce(0) { $0 + (shown.contains($1.key) ? 0 : $1.value) } })
+            )
         }
         return series
     }
