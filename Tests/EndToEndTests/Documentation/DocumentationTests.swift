@@ -67,7 +67,9 @@ extension EndToEnd {
             for row in truths.flatMap(\.rows) {
                 let names = (row.last ?? "").matches(of: /`([^`]+)`/).map { String($0.1) }
                 #expect(!names.isEmpty, "no test: \(row[0])")
-                for name in names { #expect(tests.contains(name), "\(row[0]): there is no test \(name)") }
+                // Without the thousands of names in the message.
+                let missing = names.filter { !tests.contains($0) }
+                #expect(missing.isEmpty, "\(row[0]): there is no such test")
             }
         }
 
