@@ -1,6 +1,6 @@
 import PushJob
 
-/// What the simulator asks of a payload. The bytes must be one JSON object.
+/// Checks of a payload, which must be one JSON object.
 enum JSONObjectCheck {
     static func accepts(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
         var scanner = JSONScanner(UnsafeRawBufferPointer(bytes))

@@ -23,7 +23,7 @@ extension EndToEnd {
             var members = ""
             /// The word with which the log names the culprit.
             var culprit: String?
-            /// What holds for the queue in the end.
+            /// The condition that the queue must meet in the end.
             var keeps: @Sendable (QueueContents) -> Bool = { _ in true }
         }
 
