@@ -2,7 +2,7 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// An action of an operator: who did what, and when.
+/// An action of an operator, as the audit log records it.
 package struct AuditEntry: Sendable, Equatable {
     /// The actions of operators. The raw value is the spelling in Redis.
     package enum Action: String, CaseIterable, Sendable {
@@ -42,24 +42,24 @@ package struct AuditEntry: Sendable, Equatable {
         case done
         /// Nothing was changed, because the state or the fields did not allow it.
         case refused
-        /// An error ended it; a part may be done.
+        /// An error ended the action. A part of it may be done.
         case failed
     }
 
     /// The interface that the operator used.
     package enum Interface: String, CaseIterable, Sendable {
         case cli, web
-        /// A worker, which has applied the guard of a campaign.
+        /// A worker that applied the guard of a campaign.
         case worker
     }
 
-    /// The entry's id in the stream, for paging; empty for one that is not recorded.
+    /// The ID of the entry in the stream, for paging. Empty until the entry is recorded.
     package internal(set) var id = ""
-    /// The time in milliseconds since 1970, by Redis' clock; 0 for an entry that is not recorded.
+    /// The time in milliseconds since 1970, by Redis' clock. 0 until the entry is recorded.
     package internal(set) var at: Int64 = 0
     /// The operator: a user's name, perhaps with a host.
     package let by: String
-    /// The action; `nil` for one that this version does not know.
+    /// `nil` for an action that this version does not know.
     package var action: Action? { Action(rawValue: actionName) }
     /// The spelling of the action in Redis.
     package let actionName: String
@@ -69,12 +69,12 @@ package struct AuditEntry: Sendable, Equatable {
     package let count: Int?
     /// The operator's reason, or another explanation.
     package let detail: String?
-    /// The end of the action; `nil` for one that this version does not know.
+    /// `nil` for an ending that this version does not know.
     package let ending: Ending?
-    /// The interface; `nil` for one that this version does not know.
+    /// `nil` for an interface that this version does not know.
     package let via: Interface?
 
-    /// The entry for an action. Texts are made printable and shortened; what looks like a device token is masked.
+    /// Makes texts printable, shortens them, and masks everything that looks like a device token.
     package init(
         _ action: Action, _ subject: String, by: String, count: Int? = nil, detail: String? = nil,
         ending: Ending = .done, via: Interface
@@ -98,16 +98,16 @@ package struct AuditEntry: Sendable, Equatable {
 
     // MARK: Texts
 
-    /// The lengths of texts in Unicode scalars.
+    /// The maximum lengths, in Unicode scalars.
     private static let maximumName = 100
     private static let maximumText = 500
     /// Longer texts are cut before they are processed.
     private static let maximumInput = 10_000
-    /// The number of digits from which a hexadecimal number is a device token. Ids of jobs have up to 32.
+    /// A hexadecimal number with at least this many digits is masked as a device token. IDs of jobs have up to 32 digits.
     private static let tokenDigits = 40
 
-    /// Returns a text without unprintable characters, in which each device token, in hex or base64, is shortened to its
-    /// first eight characters: viewers may read it, too.
+    /// Removes unprintable characters, and shortens each device token, in hex or base64, to its first eight characters, because viewers may
+    /// read the text.
     package static func maskingTokens(_ text: String) -> String {
         let scalars = Array(text.unicodeScalars.prefix(maximumInput).filter { !$0.isUnprintable })
         var clean = String.UnicodeScalarView()
@@ -139,7 +139,7 @@ package struct AuditEntry: Sendable, Equatable {
         }
     }
 
-    /// Returns the first eight characters of a device token and an ellipsis; any other word without the tokens in it.
+    /// Shortens a word that is a device token in base64, and each hexadecimal token in any other word.
     private static func masked(_ word: ArraySlice<Unicode.Scalar>) -> [Unicode.Scalar] {
         guard word.count >= tokenDigits else { return Array(word) }
         // A long path or name rarely has all three; base64 of 30 random bytes does.
@@ -149,7 +149,7 @@ package struct AuditEntry: Sendable, Equatable {
         return isBase64 ? Array(word.prefix(8)) + ["…"] : maskedDigits(word)
     }
 
-    /// Returns a word in which each hexadecimal number that can be a device token is shortened, such as that in an id.
+    /// Shortens each hexadecimal number that can be a device token. An ID may contain one.
     private static func maskedDigits(_ word: ArraySlice<Unicode.Scalar>) -> [Unicode.Scalar] {
         var (clean, start) = ([Unicode.Scalar](), word.startIndex)
         while start < word.endIndex {
@@ -171,7 +171,7 @@ package struct AuditEntry: Sendable, Equatable {
         return fields
     }
 
-    /// Reads an entry of the stream. Its texts are cleaned again: any client of Redis may have written it.
+    /// Reads an entry of the stream. Its texts are cleaned again, because any client of Redis may have written it.
     fileprivate init?(_ element: RESPReply.Element) {
         guard element.count == 2, let id = element[0].string,
             let at = id.split(separator: "-").first.flatMap({ Int64(bounding: $0) })

@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 import Redis
 
-/// The counters of a campaign in a queue: how many of its notifications ended, and how.
+/// The counters of a campaign in a queue: its ended and postponed notifications, by outcome and reason.
 package struct CampaignCounts: Sendable, Equatable {
     /// The campaign's name as producers write it.
     package var name: String
@@ -14,14 +14,14 @@ package struct CampaignCounts: Sendable, Equatable {
     package var startedAt: Int64?
     /// The time of its last settlement, in milliseconds since 1970.
     package var updatedAt: Int64?
-    /// The time at which all of its notifications had ended, in milliseconds since 1970; `nil` before it, or if its
-    /// complete total was never recorded.
+    /// The time at which the last of its notifications ended, in milliseconds since 1970; `nil` before that, or if its total is not
+    /// complete.
     package var finishedAt: Int64?
     /// The guard that pauses it, if it has one.
     package var `guard`: CampaignGuard?
     /// True while a producer may add to the total.
     package var isOpen = false
-    /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
+    /// The counters by name: an outcome or a postponement, such as `dead`, or one with a reason, such as `dead:BadPayload`.
     package var counters: [String: Int] = [:]
 
     /// The notifications that ended in a period.
@@ -32,7 +32,7 @@ package struct CampaignCounts: Sendable, Equatable {
         package var length: Int64
         package var ended: Int
 
-        /// Reads a field `at:<start>/<length>`; `nil` for another one.
+        /// Reads a field `at:<start>/<length>`; `nil` for another field.
         init?(_ field: String, _ value: String) {
             guard field.hasPrefix("at:"), let ended = Int(bounding: value), ended > 0 else { return nil }
             let parts = field.dropFirst(3).split(separator: "/", omittingEmptySubsequences: false)
@@ -42,7 +42,7 @@ package struct CampaignCounts: Sendable, Equatable {
             (self.start, self.length, self.ended) = (start, length, ended)
         }
     }
-    /// The periods in which notifications ended, in no order. They are longer the longer the campaign lasts.
+    /// The periods in which notifications ended, in no order. A campaign that lasts longer has longer periods.
     package var periods: [Period] = []
 
     /// The times from enqueueing to delivery, in milliseconds.
@@ -78,7 +78,7 @@ package struct CampaignCounts: Sendable, Equatable {
         return counts
     }
 
-    /// Reads the numbers by the upper bounds of buckets. A text of another form has none.
+    /// Reads a JSON object of counts by the upper bound of their bucket, in milliseconds. Another text yields no counts.
     private static func latencies(_ json: String) -> LatencyCounts {
         var latencies = LatencyCounts()
         guard let counts = try? JSONDecoder().decode([String: Double].self, from: Data(json.utf8)) else {
@@ -117,15 +117,15 @@ package struct CampaignCounts: Sendable, Equatable {
         try await count("add", notifications, name, client, keys)
     }
 
-    /// Records that the total of a campaign is complete, after the last of its jobs was pushed. If all of its
-    /// notifications have ended, it has finished now.
+    /// Records that the total of a campaign is complete, after the last of its jobs was pushed. If all its notifications have ended, the
+    /// campaign finishes.
     /// - Throws: `RedisError`.
     package static func close(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await count("close", 0, name, client, keys)
     }
 
-    /// Takes notifications that were removed and will not end out of the total of a campaign, if it is known. If all others have
-    /// ended, it has finished now.
+    /// Subtracts removed notifications, which will never end, from the total of a campaign, if the total is known. If all others have
+    /// ended, the campaign finishes.
     /// - Throws: `RedisError`.
     static func takeOut(_ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await count("remove", notifications, name, client, keys)
@@ -135,7 +135,8 @@ package struct CampaignCounts: Sendable, Equatable {
     package static func totals(of jobs: [ByteBuffer]) -> [ByteBuffer: Int] {
         var totals: [ByteBuffer: Int] = [:]
         for body in jobs {
-            // A job that was not checked may have either format. One that can't be read ends as a single dead letter.
+            // An unchecked job may have either format. A job that can't be read counts as one notification, because it becomes one dead
+            // letter.
             let job = (try? JobDecoder.decode(body)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: [])))
             guard let campaign = (job ?? JobDecoder.identify(body, as: .native)).campaignName else { continue }
             // A repeated token is sent to only once.
@@ -145,7 +146,7 @@ package struct CampaignCounts: Sendable, Equatable {
     }
 
     /// Adds the notifications of pushed jobs to the totals of their campaigns.
-    /// - Parameter isOpen: true if others may follow, so that these do not finish a campaign.
+    /// - Parameter isOpen: true if more jobs may follow, so that these do not finish their campaigns.
     /// - Throws: `RedisError`.
     package static func addTotals(
         of jobs: [ByteBuffer], isOpen: Bool = false, _ client: RedisClient, _ keys: QueueKeys
@@ -172,7 +173,7 @@ package struct CampaignCounts: Sendable, Equatable {
 package enum CampaignPace {
     /// The lengths of periods in seconds. Each is a multiple of the one before.
     package static let lengths: [Int64] = [60, 600, 7200, 86_400]
-    /// The number of points above which periods are joined to longer ones. The oldest days beyond it are omitted.
+    /// The maximum number of points. Above it, periods are joined to longer ones, and the oldest days are omitted.
     private static let maximumPoints: Int64 = 200
 
     /// The notifications that ended in a period.
@@ -185,7 +186,7 @@ package enum CampaignPace {
         package var endedPerSecond: Double
     }
 
-    /// Returns the sums of periods, which all have the same length and leave no gaps.
+    /// Returns points of equal length without gaps. Each is the sum of its periods.
     static func points(of periods: [CampaignCounts.Period]) -> [Point] {
         guard let first = periods.map(\.start).min(), let last = periods.map(\.start).max() else { return [] }
         let longest = periods.map(\.length).max() ?? 0

@@ -4,31 +4,30 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// The guard of a campaign: the shares of its notifications above which workers pause it. Each queue compares its own
-/// counters, in the step that settles jobs.
+/// The guard of a campaign: limits for shares of its notifications. Workers pause the campaign in a queue if the queue's counters exceed a
+/// limit. They compare these whenever they settle jobs.
 package struct CampaignGuard: Sendable, Equatable {
     /// A counter and its limit.
     package struct Rule: Sendable, Equatable {
         /// An outcome or `retried`; `dead` and `retried` can have a reason, as in `dead:BadPayload`.
         package var counter: String
-        /// The share in percent above which the campaign is paused. It is one of the notifications that have ended or,
-        /// with `retried`, of these and the retries.
+        /// The maximum share in percent of the ended notifications. For `retried`, it is a share of these and the retries together.
         package var percent: Double
 
         /// The rule as operators write it, such as `dead>1%`.
         package var text: String { "\(counter)>\(CampaignGuard.text(percent))%" }
     }
 
-    /// The counters and their limits. One above its limit is enough.
+    /// One counter above its limit is enough to pause the campaign.
     package var rules: [Rule]
-    /// The number of notifications below which the campaign is not paused.
+    /// The campaign is not paused before this number of its notifications have ended.
     package var minimum: Int
     /// The time at which it last paused the campaign, in milliseconds since 1970.
     package var stoppedAt: Int64?
-    /// The share that was above its limit then, printable.
+    /// The share that exceeded its limit at that time, printable.
     package var reason: String?
 
-    /// The counters from which it counts; `nil` while it has paused the campaign.
+    /// The counters when the guard began to count: only their growth since then matters. `nil` while the guard has paused the campaign.
     package private(set) var base: [String: Int]? = [:]
 
     /// Makes a guard that has not paused a campaign.
@@ -41,14 +40,14 @@ package struct CampaignGuard: Sendable, Equatable {
         percent == percent.rounded() && percent.magnitude < 1e6 ? "\(Int(percent))" : "\(percent)"
     }
 
-    /// The operator of pauses by guards. The scripts have the same name.
+    /// The name of the operator in pauses by guards. The scripts use the same name.
     package static let person = "guard"
 
     // MARK: Rules of operators
 
     package static let minimumByDefault = 1000
     private static let maximumRules = 10
-    /// Outcomes that show that a campaign is not good.
+    /// The counters that rules can name: outcomes that show a fault of the campaign, and retries.
     private static let counters: [String] =
         [Outcome.invalidToken, .dead, .expired, .dropped, .suppressed].map(\.rawValue) + [Postponement.retried.rawValue]
     private static let withReasons = [Outcome.dead.rawValue, Postponement.retried.rawValue]
@@ -166,7 +165,7 @@ package struct CampaignGuard: Sendable, Equatable {
         }
     }
 
-    /// The field of a campaign that has not counted yet.
+    /// The JSON of a guard that has not counted yet, for a field of the campaign.
     var json: String {
         get throws {
             let form = Form(rules: rules.map { [.counter($0.counter), .percent($0.percent)] }, min: Double(minimum))
@@ -174,7 +173,7 @@ package struct CampaignGuard: Sendable, Equatable {
         }
     }
 
-    /// Sets or removes the guard of a campaign in a queue. It counts from now on.
+    /// Sets or removes the guard of a campaign in a queue. The guard counts from now on.
     /// - Returns: the guard before, and true if the queue had anything of the campaign.
     /// - Throws: `RedisError`.
     @discardableResult
@@ -192,7 +191,7 @@ package struct CampaignGuard: Sendable, Equatable {
 
 extension Fields {
     /// Returns the guard of a campaign; `nil` without rules.
-    /// - Parameter reasons: those that workers know.
+    /// - Parameter reasons: the reasons that workers know.
     package func campaignGuard(reasons: Set<String>) throws(FieldMistake) -> CampaignGuard? {
         let minimum = try number("min", 1...1_000_000_000)
         guard let text = word("stop_if") else { return nil }

@@ -7,51 +7,50 @@ import Redis
 package protocol CampaignJobs: Sendable {
     /// The digest of the tokens in their order.
     var listDigest: String { get }
-    /// The digest of all else that the jobs are made of.
+    /// The digest of everything that the jobs are made of except the tokens.
     var jobDigest: String { get }
     var count: Int { get }
-    /// The number of the first jobs that are a canary, after which the others wait for its outcomes; `nil` without one.
+    /// The number of the first jobs that are the canary. The other jobs wait for its outcomes. `nil` without a canary.
     var canary: Int? { get }
-    /// The number of notifications of the first jobs.
+    /// Returns the number of notifications of the first jobs.
     func notifications(ofFirst jobs: Int) -> Int
-    /// The numbers of repeated tokens, and of lines that are not tokens, of which there are no jobs.
+    /// The numbers of repeated tokens, and of lines that are not tokens. There are no jobs for them.
     var repeated: Int { get }
     var refused: Int { get }
-    /// True if the jobs are to be sent at a later time, until which none of them ends.
+    /// True if the jobs are sent at a later time. None of them ends before it.
     var isScheduled: Bool { get }
-    /// The key whose newest jobs they are, if they have `replaces`.
+    /// The key that these jobs are the newest of, if they have `replaces`.
     var newest: NewestJob? { get }
 
-    /// Returns jobs, one after another, as long as there are any.
+    /// Returns the next jobs of the list; none at its end.
     /// - Parameters:
-    ///   - first: the number of jobs before these. Mostly the number after the last call's.
+    ///   - first: the number of jobs before these, which is usually the end of the last call.
     ///   - count: the maximum number of jobs.
     ///   - bytes: the size after which no further job is added.
     func jobs(after first: Int, atMost count: Int, bytes: Int) throws -> [ByteBuffer]
 }
 
-/// The position in a list of tokens whose jobs are pushed, kept in Redis.
+/// The position in a list of tokens, kept in Redis: the number of jobs that were pushed.
 package struct CampaignCursor: Sendable {
     /// The state of the list; see `send-jobs.lua`.
     package enum State: String, Sendable {
         case ready, pushed, moved, full, canary, stopped, cancelled, list, job, lost
     }
 
-    /// The reply to a push, or to the question whether jobs could be pushed.
+    /// The reply to ``push(_:after:)`` or ``ask(after:count:)``.
     package struct Reply: Sendable {
         package var state: State
         /// The number of jobs that were pushed.
         package var next: Int
         /// The number of jobs that wait in the queue.
         package var waiting: Int
-        /// The number of the campaign's notifications that have not ended; in the state `canary`, of the canary's.
+        /// The number of the campaign's notifications that have not ended. In the state `canary`, only the canary's count.
         package var unended: Int
         /// The rest of the wait for the canary, in milliseconds.
         package var leftMs = 0
-        /// The number of the canary's notifications that must have ended after the wait, so that the guard has compared
-        /// them.
+        /// The number of the canary's notifications that must end, even after the wait, so that the guard can compare them.
         package var needed = 0
-        /// The reason for which the campaign's guard has paused it, printable.
+        /// The reason why the guard has paused the campaign, printable.
         package var reason = ""
         /// The notifications that have ended since the first job, by outcome, if there is a canary.
         package var outcomes: [Outcome: Int] = [:]
@@ -63,14 +62,14 @@ package struct CampaignCursor: Sendable {
     private let ahead: Int
     private let by: String
     private let `guard`: CampaignGuard?
-    /// The time after the canary's last push, in milliseconds.
+    /// The time to wait after the last push of the canary, in milliseconds.
     private let wait: Int
     private let client: RedisClient
     private let keys: QueueKeys
 
     /// - Parameters:
-    ///   - ahead: the maximum number of jobs that wait in the queue. Also, no more notifications than those of so many
-    ///     jobs are unended at a time, unless they are scheduled.
+    ///   - ahead: the maximum number of jobs that wait in the queue. Unless the jobs are scheduled, at most the notifications of this
+    ///     number of jobs are unended at a time.
     ///   - by: the operator.
     ///   - guard: the guard that the campaign gets with its first job.
     ///   - wait: the time for which the other jobs wait for the outcomes of the canary after its last push, in
@@ -84,13 +83,13 @@ package struct CampaignCursor: Sendable {
         (self.client, self.keys) = (client, keys)
     }
 
-    /// Asks whether jobs can be pushed.
+    /// Asks if jobs can be pushed, and pushes none.
     /// - Throws: `RedisError`, or `QueueFailure`.
     package func ask(after first: Int, count: Int) async throws -> Reply {
         try await run(after: first, count: count, [])
     }
 
-    /// Pushes jobs if they are the next ones. Can be repeated if it is unknown whether they were pushed.
+    /// Pushes jobs if they are the next ones. A call can be repeated if its result is unknown.
     /// - Throws: `RedisError`, or `QueueFailure`.
     package func push(_ bodies: [ByteBuffer], after first: Int) async throws -> Reply {
         try await run(after: first, count: bodies.count, bodies)

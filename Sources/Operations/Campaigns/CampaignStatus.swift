@@ -5,7 +5,7 @@ import Redis
 
 /// A campaign in one queue.
 package struct CampaignStatus: Sendable {
-    /// The name, as its bytes: texts for people are made of it, and never read back.
+    /// The name, byte for byte. Texts for people have `campaign.shown` instead.
     package var campaign: String
     package var queue: String
     package var state: State
@@ -25,7 +25,7 @@ package struct CampaignStatus: Sendable {
 
     package enum State: String, CaseIterable, Sendable {
         case running
-        /// It should be sent, and is not, or hardly.
+        /// It is not paused, but none or hardly any of its notifications are sent.
         case slowed
         /// Paused by an operator.
         case paused
@@ -35,10 +35,9 @@ package struct CampaignStatus: Sendable {
 
         /// True while an operator or its guard has paused it.
         package var isPaused: Bool { self == .paused || self == .stopped }
-        /// True while its jobs are sent as they come.
+        /// True if it is not paused, cancelled or finished.
         package var isOn: Bool { self == .running || self == .slowed }
 
-        /// The word for people.
         package var words: String { self == .stopped ? "stopped by its guard" : rawValue }
 
         init(_ command: JobCommands.Command?, isFinished: Bool) {
@@ -81,7 +80,7 @@ package struct CampaignStatus: Sendable {
             guardLevels = rules.levels(counts.counters, ended: counts.ended)
         }
         if let startedAt, let updatedAt, updatedAt > startedAt, now.since(updatedAt) < Self.idle {
-            // At least a second, so that a campaign that ended within milliseconds has no rate that it never had.
+            // At least one second: otherwise a campaign that ended within milliseconds would get an impossible rate.
             setRate(ended, count(.delivered), in: max(1000, now.since(startedAt)))
         }
     }
@@ -89,7 +88,7 @@ package struct CampaignStatus: Sendable {
     /// The share that has ended, from 0 to 1, if the total is known.
     package var share: Double? { total.map { $0 > 0 ? max(0, min(1, Double(ended) / Double($0))) : 1 } }
 
-    /// The time at which it ends at its rate, in milliseconds since 1970; `nil` if that can't be known.
+    /// Returns the time at which it ends if its rate stays the same, in milliseconds since 1970; `nil` if the rate or the total is unknown.
     package func endsAt(now: Int64) -> Int64? {
         leftMs.map { left in
             let (end, isTooLate) = now.addingReportingOverflow(left)
@@ -97,7 +96,7 @@ package struct CampaignStatus: Sendable {
         }
     }
 
-    /// Records what keeps it from being sent.
+    /// Makes a campaign that should be sent ``State/slowed``, with its cause.
     package mutating func slow(by cause: String) {
         guard shouldProceed else { return }
         (state, slowedBy) = (.slowed, cause)
@@ -107,15 +106,15 @@ package struct CampaignStatus: Sendable {
 
     private var shouldProceed: Bool { state == .running && isUnfinished }
 
-    /// True if notifications of it are still to be sent, as far as is known: a campaign without a total counts while
-    /// some of it ends.
+    /// True if some of its notifications must still be sent. Without a total this is a guess: true before the first notification, while it
+    /// is paused, and while notifications of it end.
     package var isUnfinished: Bool {
         guard state != .cancelled, state != .finished else { return false }
         return left.map { $0 > 0 } ?? (state.isPaused || deliveredPerSecond != nil || startedAt == nil)
     }
 
     private mutating func setRate(_ ended: Int, _ delivered: Int, in milliseconds: Int64) {
-        // What was in flight at a pause or a cancellation still ends.
+        // Notifications that were in flight at a pause or a cancellation still end, but that is not a rate.
         guard state.isOn else { return (deliveredPerSecond, leftMs) = (nil, nil) }
         let rate = Double(max(0, ended)) * 1000 / Double(milliseconds)
         deliveredPerSecond =
@@ -123,7 +122,7 @@ package struct CampaignStatus: Sendable {
         leftMs = left.flatMap { rate > 0 && state == .running ? Int64(bounding: Double($0) * 1000 / rate) : nil }
     }
 
-    /// Computes the rates from what has ended since an earlier reading.
+    /// Computes the rates from the notifications that have ended since an earlier reading.
     package mutating func compare(with earlier: CampaignStatus, after milliseconds: Int64) {
         guard milliseconds > 0 else { return }
         setRate(ended - earlier.ended, count(.delivered) - earlier.count(.delivered), in: milliseconds)
@@ -265,9 +264,9 @@ extension CampaignStatus {
         }.compactMap(\.self)
     }
 
-    /// Finds out what keeps campaigns of a queue from being sent: the pause of the queue or, if nothing of a campaign has ended
-    /// for a minute, the reason for which one of its jobs waits.
-    /// - Parameter readsJobs: true to look at the jobs that are due next, as many as a page has.
+    /// Finds the cause if campaigns of a queue are not sent: the pause of the queue. Otherwise, if no notification of a campaign has ended
+    /// for a minute, the cause is the reason why one of its jobs waits.
+    /// - Parameter readsJobs: true to read one page of the jobs that are due next.
     private static func findCauses(
         _ found: inout [CampaignStatus], _ keys: QueueKeys, _ fleet: Fleet, readsJobs: Bool
     ) async throws {
@@ -318,7 +317,7 @@ extension CampaignStatus {
         package var isComplete: Bool { enqueued >= jobs }
     }
 
-    /// Reads the positions in the lists of tokens from which a campaign is sent.
+    /// Reads how far `campaign send` has come with a campaign in each queue.
     /// - Parameter unread: gets the queues that can't be read.
     /// - Throws: `RedisError`, if no queue can be read.
     package static func sendings(
@@ -340,8 +339,8 @@ extension CampaignStatus {
         }.compactMap(\.self)
     }
 
-    /// Reads the campaigns that were settled or enqueued last, those under a command, and those of the first page of waiting
-    /// jobs: a campaign whose producer records no total is known otherwise once one of its jobs has ended or was postponed.
+    /// Reads the campaigns that were settled or enqueued last, those with a command, and those of the first page of waiting jobs. Without
+    /// these jobs, a campaign whose producer records no total would be unknown until one of its jobs has ended or was postponed.
     /// - Parameters:
     ///   - limit: the maximum number of campaigns in each queue.
     ///   - unread: gets the queues that can't be read.
@@ -377,8 +376,8 @@ extension CampaignStatus {
         return names
     }
 
-    /// Returns the names of the latest campaigns and of those of the next jobs, without regard to commands. Queues that
-    /// can't be read are left out.
+    /// Returns the names of the latest campaigns, and of the campaigns of the next jobs. Commands do not count, because they may name a
+    /// campaign that does not exist. Queues that can't be read are omitted.
     static func names(in queues: [QueueKeys], _ fleet: Fleet, isStopped: () -> Bool) async throws -> Set<Name> {
         var unread = UnreadParts()
         var names: Set<Name> = []

@@ -48,17 +48,17 @@ package struct CampaignSummary: Sendable {
         invalidShare = share(.invalidToken)
     }
 
-    /// The period in which most notifications ended.
+    /// The period with the most ended notifications.
     package var peak: CampaignPace.Point? { rates.max { $0.ended < $1.ended } }
 
     package func count(_ outcome: Outcome) -> Int { outcomes[outcome.rawValue] ?? 0 }
 
-    /// Returns the part of the notifications that ended in this way, from 0 to 1, with four decimals.
+    /// Returns the share of the ended notifications that had an outcome, from 0 to 1, with four decimals.
     package func share(_ outcome: Outcome) -> Double? {
         ended > 0 ? (Double(count(outcome)) * 10_000 / Double(ended)).rounded() / 10_000 : nil
     }
 
-    /// Returns a share such as `2.5%`, or `<0.1%` for one that rounds to nothing.
+    /// Returns a share such as `2.5%`, or `<0.1%` for a share that rounds to 0.
     package static func percent(_ count: Int, of all: Int) -> String {
         guard all > 0, count > 0 else { return "0%" }
         let tenths = Int(bounding: (Double(count) * 1000 / Double(all)).rounded())
@@ -66,7 +66,7 @@ package struct CampaignSummary: Sendable {
         return tenths % 10 == 0 ? "\(tenths / 10)%" : "\(tenths / 10).\(tenths % 10)%"
     }
 
-    /// The state in words, such as `finished` or `running, 12,000 left`. Queues with different states have theirs.
+    /// The state in words, such as `finished` or `running, 12,000 left`. If the states of queues differ, it has all of them.
     package var state: String {
         if partial == true { return "not known: a queue could not be read" }
         let states = CampaignStatus.State.allCases.filter { state in queues.contains { $0.state == state } }

@@ -35,10 +35,9 @@ extension JobCommands {
         }
     }
 
-    /// Gives commands. Lanes apply them with their next claim, within about half a second if they have unsent
-    /// notifications.
+    /// Writes commands. Lanes apply them with their next claim, within about half a second if they have unsent notifications.
     /// - Parameters:
-    ///   - targets: with those of all earlier commands, at most 1,000 campaigns and 1,000 ids.
+    ///   - targets: together with the targets of all earlier commands, at most 1,000 campaigns and 1,000 IDs.
     ///   - by: the operator, for people.
     ///   - reason: for people.
     /// - Returns: the version of the commands, and the former command of each target.
@@ -73,8 +72,8 @@ extension JobCommands {
         package var unconfirmed = 0
     }
 
-    /// Waits for up to ten seconds until all lanes with jobs have reported a version of the commands. Other lanes read it
-    /// with their next claim.
+    /// Waits for up to ten seconds until all lanes with jobs have reported this version of the commands, or a later one. Lanes without jobs
+    /// read it with their next claim.
     /// - Throws: `RedisError`.
     static func waitForConfirmation(
         of version: String, _ client: RedisClient, _ keys: QueueKeys, isStopped: () -> Bool
@@ -95,7 +94,7 @@ extension JobCommands {
         }
     }
 
-    /// Commands workers to drop the jobs with some ids for seven days, in whatever state they are, or ends that.
+    /// Cancels the jobs with some IDs in any state, also if they are enqueued within seven days, or ends such a cancellation.
     /// - Parameters:
     ///   - change: a cancellation, or its end.
     ///   - by: the operator.
