@@ -5,13 +5,13 @@ import Redis
 
 /// Pauses, resumes, limits or cancels a campaign, or undoes its cancellation.
 ///
-/// It writes one field in each queue before it reads anything, also where no job of the campaign is yet, because any queue
-/// may get one. A queue that can't be written keeps no other from being changed.
+/// It writes one field in each queue before it reads anything, even in queues without a job of the campaign, because any queue may get one.
+/// If a queue can't be written, the others are still changed.
 package struct CampaignChange: Change {
     private let change: JobCommands.Change
     private let campaign: String
     private let reason: String?
-    /// With the end of a cancellation: the dead letters to requeue.
+    /// The requeue of the cancelled jobs, if the change ends a cancellation.
     private let requeue: DeadLettersChange?
 
     package var campaigns: [String] { [campaign] }
@@ -96,7 +96,7 @@ package struct CampaignChange: Change {
             case .failure(let error): result.parts.append(.unwritten(keys, keys.jobCommands, error))
             }
         }
-        // Queues with the same result share a sentence, which is that of the first.
+        // Queues with the same result share one sentence, in the part of the first queue.
         for (words, queues) in sentences {
             let first = result.parts.firstIndex { $0.queue == queues[0].queue }
             if let first {
@@ -124,7 +124,7 @@ package struct CampaignChange: Change {
         return result
     }
 
-    /// Requeues the cancelled jobs in the queues in which the cancellation has ended.
+    /// Requeues the cancelled jobs of the queues whose cancellation has ended.
     private func add(
         _ requeue: DeadLettersChange, _ plan: ChangePlan, _ result: inout ChangeResult, _ desk: Desk,
         _ control: ChangeControl
@@ -144,14 +144,13 @@ package struct CampaignChange: Change {
         result.hasNoEffect = result.hasNoEffect && requeued.hasNoEffect
     }
 
-    /// Makes jobs due that were deferred because of a pause or limit that the change has ended: their due times depend on
-    /// the former state.
+    /// Makes the jobs due that the former pause or limit has deferred, because their due times depend on it.
     private func makeDue(
         after reports: [CampaignReport], _ result: inout ChangeResult, _ desk: Desk, _ control: ChangeControl
     ) async throws {
         var filter = JobFilter()
         filter.campaigns = [Name(campaign)]
-        // One that has failed before is still retrying.
+        // A deferred job that failed before has the state `retrying`.
         filter.states = [.deferred, .retrying]
         var changed = Set(reports.map(\.queue))
         switch change {
@@ -195,7 +194,7 @@ package struct CampaignReport: Encodable, Sendable {
     package var limitBefore: Int?
     /// Notifications that ended before the change, by outcome.
     package var outcomes: [String: Int]
-    /// Notifications that were submitted and had no answer when the workers received a cancellation.
+    /// Notifications that were in flight when the workers received a cancellation.
     package var inFlight: Int?
     /// Lanes with jobs that have not confirmed the change.
     package var unconfirmed: Int
@@ -210,8 +209,8 @@ package struct CampaignReport: Encodable, Sendable {
 }
 
 extension CampaignReport {
-    /// Changes a campaign in a queue. Then it waits for up to ten seconds until workers have confirmed that, and reads the
-    /// counters; the operator can end both.
+    /// Changes a campaign in a queue. Then it waits for up to ten seconds until workers have confirmed the change, and reads the counters.
+    /// The operator can end the wait.
     /// - Throws: `RedisError` if the queue is not changed.
     fileprivate init(
         _ change: JobCommands.Change, _ campaign: String, _ reason: String?, _ keys: QueueKeys, _ desk: Desk,
@@ -260,7 +259,7 @@ extension CampaignReport {
         return part
     }
 
-    /// The words after the campaign and the queue.
+    /// Returns the result in words, for a sentence that begins with the campaign and the queue.
     fileprivate func words(after change: JobCommands.Change, _ access: FleetAccess) -> String {
         switch change {
         case .pause, .resume:
@@ -287,7 +286,7 @@ extension CampaignReport {
 }
 
 extension JobCommands.Change {
-    /// Returns the state of the jobs after the change, as the script that makes it decides.
+    /// Returns the state of the jobs after the change, by the rules of `command-jobs.lua`.
     fileprivate func state(after before: JobCommands.Command.State) -> JobCommands.Command.State {
         switch self {
         case .cancel: .cancelled

@@ -17,7 +17,7 @@ package struct CampaignGuardChange: Change {
         Field("reason"),
     ]
 
-    /// - Parameter reasons: those that workers know.
+    /// - Parameter reasons: the reasons that workers know.
     package init(_ fields: Fields, reasons: Set<String>) throws(FieldMistake) {
         try fields.check(Self.fields)
         campaign = try fields.campaign()

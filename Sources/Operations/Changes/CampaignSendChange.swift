@@ -5,7 +5,7 @@ import PushQueue
 import Redis
 import Sockets
 
-/// Enqueues the jobs of a list of tokens. After an interruption or a crash, the same change continues.
+/// Enqueues the jobs of a list of tokens. If it is repeated after an interruption or a crash, it continues.
 package struct SendCampaign: Change {
     package let action = AuditEntry.Action.sendCampaign
     private let campaign: String
@@ -25,14 +25,14 @@ package struct SendCampaign: Change {
     private static let pause = Duration.milliseconds(100)
     /// The time after which a wait for the queue is reported.
     private static let reportedWait = Duration.seconds(10)
-    /// The time for which a call is repeated that Redis does not execute.
+    /// The maximum time for repeating a call that Redis does not execute.
     private static let patience = TimeAmount.seconds(60)
 
     /// - Parameters:
     ///   - ahead: the maximum number of jobs that wait in the queue.
-    ///   - guard: the guard of the campaign. Required for a canary, of which it needs the minimum of notifications.
-    ///   - wait: the time after the canary's last push for which the other jobs wait for its notifications, in
-    ///     milliseconds. They always wait until the guard could compare.
+    ///   - guard: the guard of the campaign. A canary requires one, and as many tokens as the guard's minimum.
+    ///   - wait: the time to wait for the canary's notifications after its last push, in milliseconds. Even after that, the other jobs wait
+    ///     until enough of them have ended for the guard.
     ///   - limit: the limit that the campaign gets once it is known that it can be sent.
     package init(
         _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, guard: CampaignGuard? = nil, wait: Int = 0,
@@ -83,7 +83,7 @@ package struct SendCampaign: Change {
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
         let (cursor, keys) = try await cursor(desk)
         var reply = try await cursor.ask(after: 0, count: 0)
-        // A campaign that was cancelled after its first jobs.
+        // Some jobs were enqueued before. Only at their end does the reply show if the campaign is cancelled or stopped.
         if reply.state == .moved { reply = try await cursor.ask(after: reply.next, count: 0) }
         if let refusal = refusal(reply, keys, desk.fleet.access) { throw refusal }
         var plan = ChangePlan(subject)
@@ -160,7 +160,7 @@ package struct SendCampaign: Change {
         let (cursor, keys) = try await cursor(desk)
         if let limit {
             var desk = desk
-            // The name is new.
+            // No queue knows the new campaign yet.
             desk.isForced = true
             control.note(try await desk.perform(limit).sentence)
         }
@@ -209,14 +209,14 @@ package struct SendCampaign: Change {
         _ control: ChangeControl
     ) async throws {
         var bodies: [ByteBuffer] = []
-        // The number of jobs that wait for room.
+        // The number of jobs that did not fit into the queue.
         var held = 0
         var (waitsSince, isWaitReported) = (ContinuousClock.Instant?.none, false)
         var patience = WritePatience(limit: Self.patience)
         while run.next < jobs.count, !control.isStopped() {
             let awaitsCanary = canaryJobs > 0 && run.next == canaryJobs && run.canary == nil
             if run.next < canaryJobs { control.phase("canary") }
-            // Jobs have the time at which they were made, so they are made once there is room, and after the canary's wait.
+            // Jobs contain the time at which they are made, so they are made only when the queue has room, and after the canary's wait.
             if bodies.isEmpty, !awaitsCanary, waitsSince == nil {
                 let most = run.next < canaryJobs ? canaryJobs - run.next : Self.callJobs
                 bodies = try jobs.jobs(after: run.next, atMost: min(ahead, Self.callJobs, most), bytes: Self.callSize)
@@ -228,7 +228,7 @@ package struct SendCampaign: Change {
                     ? try await cursor.push(bodies, after: run.next)
                     : try await cursor.ask(after: run.next, count: max(1, held))
             } catch let error as RedisError where QueueFailure.redis(error).mayPass {
-                // It is the cursor that decides whether the jobs were pushed. Later they are others, with another time.
+                // The cursor in Redis decides if these jobs were pushed. The next attempt makes new jobs, with another time.
                 bodies = []
                 guard let pause = patience.failed(now: .now(), random: .random(in: 0...1)) else {
                     throw error
@@ -247,7 +247,7 @@ package struct SendCampaign: Change {
                 control.progress(run.part.count)
                 if run.next == canaryJobs, run.next < jobs.count { announceCanary(wait, &run, control) }
             case .moved:
-                // Another process sends the same list, the former call was executed, or a failover lost it.
+                // Another process sends the same list, an earlier call was executed after all, or a failover has lost it.
                 (run.next, bodies, run.canary) = (reply.next, [], nil)
             case .ready: (waitsSince, isWaitReported, held) = (nil, false, 0)
             case .full:
@@ -337,6 +337,6 @@ package struct CampaignSendReport: Encodable, Sendable {
     package var next: Int
     /// The number of tokens of the canary.
     package var canary: Int?
-    /// The outcomes of the canary when the command stopped to wait for it, or when the guard had paused the campaign.
+    /// The outcomes of the canary when the command stopped waiting for it, or when the guard had paused the campaign.
     package var canaryOutcomes: [String: Int]?
 }

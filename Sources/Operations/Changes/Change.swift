@@ -3,17 +3,17 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// A change that an operator makes. The command line, the pages and the API run the same ones in the same steps: the
-/// fields are read, then it is counted what would change, then the operator confirms that, and then at most that is
-/// changed, and recorded in the audit log.
+/// A change that an operator makes. The command line, the pages and the API run each change in the same steps. They read its fields and
+/// count the things that would change, and the operator confirms that. Then at most the counted things are changed, and the audit log
+/// records it.
 package protocol Change: Sendable {
     var action: AuditEntry.Action { get }
 
-    /// The campaigns and apps that it names.
+    /// The campaigns and apps that it names, to warn of others whose names look alike.
     var campaigns: [String] { get }
     var apps: [String] { get }
 
-    /// Looks at what would change.
+    /// Counts the things that would change.
     /// - Parameter progress: gets the number of things found so far.
     /// - Throws: ``ChangeRefusal`` if it can't be done; `RedisError`.
     func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan
@@ -37,18 +37,18 @@ package struct Desk: Sendable {
     package let via: AuditEntry.Interface
     /// The queues that the operator has chosen.
     package var queues: [QueueKeys]
-    /// The reason why these may not be all queues, if they should be.
+    /// The reason why ``queues`` may lack some, if the operator has chosen all queues.
     package var missingQueues: String?
     /// Queues and apps that are known without Redis.
     package var configuredQueues: [String] = []
     package var configuredApps: [String] = []
-    /// The name of the worker whose process serves the interface, if it is one.
+    /// The name of the worker that serves the dashboard, if a worker does.
     package var servingWorker: String?
     /// True to accept unknown names.
     package var isForced = false
-    /// The way to accept them, after a message about an unknown name.
+    /// The end of a message about an unknown name: how to make the change anyway.
     package var forceHint = ""
-    /// Returns why a job would become a dead letter of a queue; `nil` if it would not.
+    /// Returns the reason why a job would become a dead letter of a queue; `nil` if it would not.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource) async throws -> String? = { _, _ in nil }
     /// Gets the error if a change that was made cannot be recorded.
     package var unrecorded: @Sendable (any Error) -> Void
@@ -97,7 +97,7 @@ package struct Desk: Sendable {
         }
     }
 
-    /// Plans and carries out a change that needs no confirmation, or has it.
+    /// Plans and carries out a change that needs no confirmation, or was confirmed.
     package func perform(_ change: some Change, _ control: ChangeControl = ChangeControl()) async throws -> ChangeResult
     {
         try await apply(change, plan(change), control)
@@ -141,15 +141,15 @@ package struct Desk: Sendable {
         Set(try await StatusReader(fleet, apps: configuredApps).read(fleet.queues().keys).apps.map(\.name)).sorted()
     }
 
-    /// Returns the doubt about the name of a campaign that no queue has counted; `nil` if there is no other campaign, because
-    /// one can be changed before it begins.
+    /// Returns a note that the name of a campaign may be wrong; `nil` if a queue knows the campaign, or if no queue knows any. A campaign
+    /// can be changed before it begins.
     func doubt(aboutCampaign campaign: String, isStopped: () -> Bool) async throws -> String? {
         let names = try await CampaignStatus.names(in: queues, fleet, isStopped: isStopped)
         return names.isEmpty || names.contains(Name(campaign))
             ? nil : Self.unknown("campaign", campaign, names.sorted().map(\.text))
     }
 
-    /// Returns a sentence for each campaign or app that looks like one that a change names, and is another one.
+    /// Returns a sentence for each other campaign or app whose name looks like a name in the change.
     package func twinNotes(
         of change: some Change, isStopped: @escaping @Sendable () -> Bool = { false }
     ) async throws -> [String] {
@@ -170,7 +170,7 @@ package struct Desk: Sendable {
 
     /// Calls `body` for each of the queues, for all at the same time: one that can't be reached delays no other.
     /// - Returns: the results, in the order of the queues.
-    /// - Throws: the first error if there is nothing else; errors that are not Redis'.
+    /// - Throws: the first error if all queues fail, or an error that is not Redis'.
     func inEachQueue<Value: Sendable>(
         _ body: @escaping @Sendable (QueueKeys) async throws -> Value
     ) async throws -> [(keys: QueueKeys, result: Result<Value, any Error>)] {
@@ -214,8 +214,8 @@ package struct Desk: Sendable {
             AuditEntry(change.action, subject, by: person, count: count, detail: detail, ending: ending, via: via))
     }
 
-    /// Records an entry. A change that was made does not fail because it could not be recorded. One that was not made
-    /// has a message of its own.
+    /// Records an entry. If that fails, a completed change still succeeds, and ``unrecorded`` gets the error. A change that was refused or
+    /// failed has an error of its own.
     package func record(_ entry: AuditEntry) async {
         do { try await fleet.record(entry) } catch { if entry.ending == .done { unrecorded(error) } }
     }
@@ -224,16 +224,16 @@ package struct Desk: Sendable {
 /// The reason why a change is not made.
 package struct ChangeRefusal: Error, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
-        /// The fields contradict what is there.
+        /// The fields contradict the state in Redis.
         case invalid
-        /// Something is not known by its name.
+        /// A name is not known.
         case unknown
         /// The state does not allow it, perhaps because another operator was faster.
         case conflict
     }
 
     package let kind: Kind
-    /// The thing that was to be changed, in words.
+    /// The thing that the change is about, in words.
     package let subject: String
     /// The problem and the remedy.
     package let message: String
@@ -245,13 +245,13 @@ package struct ChangeRefusal: Error, Sendable, CustomStringConvertible {
     package var description: String { message }
 }
 
-/// How a change is carried out.
+/// The functions that a change calls while it is carried out.
 package struct ChangeControl: Sendable {
     /// Gets the number of things that were changed so far.
     package var progress: @Sendable (Int) -> Void = { _ in }
-    /// Gets the phase of a change that has several, to be shown with its progress; empty for the last one.
+    /// Gets the name of a phase, to show it with the progress. The last phase has no name.
     package var phase: @Sendable (String) -> Void = { _ in }
-    /// Gets a reason for which it waits, for people.
+    /// Gets a message for the operator, such as the reason of a wait.
     package var note: @Sendable (String) -> Void = { _ in }
     /// True once the operator wants it to end.
     package var isStopped: @Sendable () -> Bool = { false }
@@ -270,13 +270,13 @@ package struct ChangePlan: Sendable {
     /// The change in the imperative, such as `Requeue 3 jobs`, and its past participle, such as `requeued`.
     package var command = "Continue"
     package var verb = "changed"
-    /// The things that remain if the change is stopped, in words.
+    /// The state of the rest if the change is stopped, in words.
     package var rest = "the others are unchanged"
     /// The numbers, by queue.
     package var parts: [ChangePart]
-    /// Facts to know before the answer.
+    /// Facts that the operator should know before answering the question.
     package var notes: [String] = []
-    /// False for a change of one thing.
+    /// False for a change of one thing, which needs no count.
     package var isCounted = true
     /// True if the change has an effect even if nothing was counted.
     package var actsOnNothing = false
@@ -299,14 +299,14 @@ package struct ChangePlan: Sendable {
 /// The effect that a change would have on one queue, or has had.
 package struct ChangePart: Sendable {
     package var queue: String?
-    /// The name of what is changed, if that is not a queue.
+    /// The name of the changed thing, if it is not a queue.
     package var subject: String?
     /// The names of the things that were changed, if the opposite change needs them.
     package var changed: [String] = []
     package var count = 0
-    /// The things by state or by reason.
+    /// The numbers of things by state or by reason.
     package var groups: [String: Int] = [:]
-    /// The notifications of these jobs.
+    /// The number of notifications of the counted jobs.
     package var notifications = 0
     /// Jobs that match and can't be changed, because workers have claimed them.
     package var claimed = 0
@@ -318,7 +318,7 @@ package struct ChangePart: Sendable {
     package var explanation: String?
     /// Facts to know about the result.
     package var notes: [String] = []
-    /// The error that ended the work early, or kept it from having an effect.
+    /// The error that ended the work early, or prevented it.
     package var error: String?
     /// The result for programs, if it is more than these members.
     package var report: (any Encodable & Sendable)?
@@ -331,7 +331,7 @@ package struct ChangeResult: Sendable {
     package var parts: [ChangePart]
     /// True if there was nothing to do, as for a queue that is paused already.
     package var hasNoEffect = false
-    /// A reason to look at the result although it is complete, such as a name that nothing has.
+    /// A reason to check the result although it is complete, such as an unknown name.
     package var doubt: String?
 
     package init(_ parts: [ChangePart], hasNoEffect: Bool = false) {
@@ -340,7 +340,7 @@ package struct ChangeResult: Sendable {
 
     package var count: Int { parts.reduce(0) { $0 + $1.count } }
     package var sentence: String { parts.map(\.sentence).filter { !$0.isEmpty }.joined(separator: "; ") }
-    /// The sentences, and what follows from them.
+    /// The sentences and their explanations.
     package var words: String {
         ([sentence] + parts.compactMap(\.explanation) + [doubt ?? ""]).filter { !$0.isEmpty }.joined(separator: ". ")
     }

@@ -3,7 +3,7 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// Requeues or deletes the dead letters that match a filter. Those that are added after the count stay.
+/// Requeues or deletes the dead letters that match a filter. Dead letters that are added after the count stay.
 package struct DeadLettersChange: Change {
     package enum Kind: String, CaseIterable, Sendable { case requeue, delete }
 
@@ -11,7 +11,7 @@ package struct DeadLettersChange: Change {
     package let filter: DeadLetterFilter
     private let words: String
     private let pace: RequeuePace
-    /// The maximum number of all queues together.
+    /// The maximum number of dead letters of all queues together.
     private let limit: Int?
     private let requeue: DeadLetters.Action
 
@@ -199,7 +199,7 @@ package struct EnqueueJob: Change {
         do {
             try await CampaignCounts.addTotals(of: [job], client, source.keys)
         } catch let error as any RedisFailure {
-            // The job is in the queue already: if the change failed, it would be sent again.
+            // The job is in the queue already. If the change failed, the operator would send it again.
             part.notes = ["the total of its campaign was not counted: \(error)"]
         }
         return ChangeResult([part])

@@ -6,9 +6,9 @@ import Redis
 
 /// Removes everything that Redis has about some devices.
 ///
-/// Jobs of several tokens and entries of several results are rewritten without the devices. Records that are added after
-/// the count are removed, too: the operator confirms the devices. A job that a worker has claimed can't be changed, so the
-/// change waits for its end.
+/// Jobs of several tokens and entries of several results are rewritten without the devices. Records that are added after the count are
+/// removed, too, because the operator confirms devices and not records. A job that a worker has claimed can't be changed, so the change
+/// waits for its end.
 package struct ForgetDevices: Change {
     package let action = AuditEntry.Action.forgetDevices
     /// Lower-case hex, without repetitions.
@@ -17,8 +17,8 @@ package struct ForgetDevices: Change {
     private let patience: Int
     private let finder: TokenFinder
 
-    /// The number of times that everything is searched: until a search finds nothing, but at least twice, because a job
-    /// that moves while it is searched can be missed.
+    /// The minimum and the maximum number of searches. They end once one finds nothing. There are at least two, because a search can miss a
+    /// job that moves.
     private static let searches = 2...6
     private static let defaultPatience = 30
 
@@ -171,8 +171,8 @@ package struct ForgetDevices: Change {
         }
     }
 
-    /// Removes the records of one queue: first the jobs, so that no worker claims another one; then, after those that are
-    /// claimed have ended, what became of them.
+    /// Removes the records of one queue. First it removes the waiting jobs, so that no worker claims another one. Then it waits until the
+    /// claimed jobs have ended, and removes their dead letters and results.
     private func forget(
         _ jobs: QueueJobs, _ desk: Desk, _ control: ChangeControl, until end: ContinuousClock.Instant,
         _ left: inout Left, removed: (DeviceRecordKind, DeviceForgetting.Forgotten) -> Void

@@ -14,7 +14,7 @@ package struct AddInvalidTokens: Change {
         [Field("tokens", isRequired: true), Field("reason"), Field("topic"), Field("environment"), Field("at")]
 
     /// - Parameters:
-    ///   - environment: returns the name under which tokens of a server are stored, such as `sandbox`.
+    ///   - environment: returns the stored name of a server's environment, such as `sandbox`.
     ///   - token: returns the hex of a device token; `nil` if it is not one.
     package init(
         _ fields: Fields, now: Int64, environment: (String) -> String, token: (String) -> String?
@@ -63,7 +63,7 @@ extension InvalidToken {
     }
 }
 
-/// Removes tokens from the set of invalid tokens: some that are named, or those that match a filter.
+/// Removes tokens from the set of invalid tokens: named ones, or all that match a filter.
 package struct RemoveInvalidTokens: Change {
     package let action = AuditEntry.Action.removeInvalidTokens
     private let named: [ByteBuffer]?
@@ -92,7 +92,7 @@ package struct RemoveInvalidTokens: Change {
     /// The number of tokens of one call.
     private static let batch = 500
 
-    /// Returns the marks to remove: each that matches a filter, and one of each token if all tokens are removed.
+    /// Returns the marks to remove. Without a filter, it is one mark of each token, because the whole token is removed.
     private func chosen(_ found: [InvalidTokenSet.Listed]) -> [InvalidTokenSet.Listed] {
         guard filter.isEmpty else { return found }
         var seen: Set<ByteBuffer> = []
@@ -141,7 +141,7 @@ package struct RemoveInvalidTokens: Change {
                 }
             } else {
                 try await client.sweep(filter) { found in
-                    // Tokens that were added after the count stay; of most, the time is known.
+                    // Tokens that were added after the count stay, unless their time is unknown.
                     let counted = chosen(found.filter { $0.details.at ?? 0 <= plan.at }).prefix(plan.count - part.count)
                     part.count += try await client.remove(
                         counted.map { mark in

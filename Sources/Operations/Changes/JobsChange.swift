@@ -63,7 +63,8 @@ package struct JobsChange: Change {
         }
     }
 
-    /// True if jobs with some ids are also cancelled while they are claimed, and if they are enqueued later.
+    /// True if the change is also a command to workers. Then jobs with these IDs are cancelled even while they are claimed, or if they are
+    /// enqueued later.
     private var isCommand: Bool { filter.isOfIDs && (kind == .cancel || kind == .discard) }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
@@ -91,7 +92,7 @@ package struct JobsChange: Change {
                     return true
                 }
             } catch let error as any RedisFailure where isCommand {
-                // It keeps no queue from getting the command.
+                // The queue gets the command anyway.
                 plan.notes.append("the jobs of queue \(keys.queue) are not counted: \(error)")
             }
             if !filter.includes(.claimed) { part.claimed = 0 }

@@ -59,7 +59,7 @@ package struct PauseChange: Change {
         return ChangeResult(try await desk.changeEach(\.paused) { try await pause($0, reason, desk) })
     }
 
-    /// Pauses a queue, and then counts what its workers still send.
+    /// Pauses a queue, and then counts the notifications that its workers still send.
     private func pause(_ keys: QueueKeys, _ reason: String, _ desk: Desk) async throws -> ChangePart {
         let client = try await desk.fleet.client(for: keys.paused)
         let before = try await QueuePause.readAny(client, keys)
@@ -83,7 +83,7 @@ package struct PauseChange: Change {
         }
     }
 
-    /// Returns the beginning of a pause. A changed pause keeps its own; a new one begins now.
+    /// Returns the beginning of a pause: that of the pause that it replaces, or else now.
     private func since(_ before: PauseRecord?, _ client: RedisClient) async throws -> Int64 {
         if let since = before?.since { return since }
         return try await client.time() / 1000 * 1000
@@ -139,7 +139,7 @@ package struct ResumeChange: Change {
         let wasPaused = try await AppPauses.end(app, client, keys)
         let report = PauseReport(app: app, before: before)
         if !wasPaused { try await desk.checkExistence(ofApp: app, plan.subject) }
-        // Also if it was not paused: its scopes may be slow, although their fault has been mended.
+        // Also if it was not paused: its scopes may still be slow after their fault has been fixed.
         try await AppPauses.sendProbe(of: app, client, keys)
         var part = report.part(wasPaused)
         part.count = 1
@@ -194,8 +194,8 @@ package struct ClaimedNotifications {
     /// The maximum number of bytes that are read.
     private static let maximumBytes = 64 << 20
 
-    /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the
-    /// pause, claim some.
+    /// Counts the devices of a queue's claimed jobs. The count is an estimate, because workers settle jobs in the meantime, and claim some
+    /// until they have seen the pause.
     package static func count(
         _ client: RedisClient, _ source: QueueSource, _ found: QueueOverview
     ) async throws -> ClaimedNotifications {
@@ -216,7 +216,7 @@ package struct ClaimedNotifications {
         return sum
     }
 
-    /// Says what workers will still send of a paused queue.
+    /// Returns a sentence about the claimed jobs of a paused queue, and about those that wait.
     fileprivate func inWords(_ found: QueueOverview, handsBack: Bool) -> String {
         let waiting = found.waiting + found.due
         let rest = waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"

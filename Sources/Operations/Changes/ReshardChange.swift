@@ -2,14 +2,14 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Changes the number of shards of the set of invalid tokens, while no worker runs: copies the tokens to the next form,
-/// compares the forms, and deletes the former one.
+/// Changes the number of shards of the set of invalid tokens, while no worker runs. A form of the set is one set, or a number of shards.
+/// The change copies the tokens to the next form, compares the forms, and deletes the former one.
 ///
 /// The record of the division names the form that has all tokens and the incomplete one. So after an interruption the same
 /// change begins again, and a change back to the former number undoes it.
 package struct ReshardInvalidTokens: Change {
-    /// The time after which no other process relies on an earlier record: the validity of a reading, and a second for calls
-    /// that are on their way.
+    /// After this time no other process relies on an earlier record. It is the validity of a reading, and one second for calls that are on
+    /// their way.
     package static let pause = InvalidTokenSet.validity + .seconds(1)
     /// The number of shards that are counted at a time.
     private static let batch = 64
@@ -58,7 +58,7 @@ package struct ReshardInvalidTokens: Change {
         return plan
     }
 
-    /// Refuses the change while a worker has a lease: it could look up no tokens.
+    /// Refuses the change while a worker has a lease, because that worker could not look up tokens.
     /// - Returns: a note if there may be other queues.
     private func checkWorkers(_ desk: Desk, _ subject: String) async throws -> [String] {
         let queues = try await desk.fleet.queues()
@@ -92,7 +92,7 @@ package struct ReshardInvalidTokens: Change {
             guard former == division else { throw overtaken }
             division = next
         }
-        // An earlier attempt that still runs ends, and all other processes stop using the set.
+        // This ends an earlier attempt that still runs, and makes all other processes stop using the set.
         let former = division.shards
         let left = division.incomplete ?? shards
         try await record(former, incomplete: left)
@@ -136,7 +136,7 @@ package struct ReshardInvalidTokens: Change {
         return contents
     }
 
-    /// Deletes a form, which can have what an interrupted attempt or another program has left.
+    /// Deletes a form. An interrupted attempt or another program may have left tokens in it.
     private func delete(_ shards: Int, _ division: TokenDivision, _ client: InvalidTokenClient) async throws {
         for shard in Set(try await contents(of: shards, client).map(\.shard)).sorted() {
             try await check(division, client)
@@ -144,9 +144,9 @@ package struct ReshardInvalidTokens: Change {
         }
     }
 
-    /// Copies all tokens, and then the registrations: a token whose device has registered since would not be added.
+    /// Copies all tokens, and then the registrations. In the other order, a token would not be added if its device has registered since.
     /// - Returns: false if it was stopped.
-    /// - Throws: ``ChangeRefusal`` if the forms differ then.
+    /// - Throws: ``ChangeRefusal`` if the forms differ afterwards.
     private func copy(
         _ division: TokenDivision, _ client: InvalidTokenClient, _ control: ChangeControl, _ part: inout ChangePart
     ) async throws -> Bool {
