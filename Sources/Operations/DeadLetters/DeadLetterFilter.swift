@@ -1,7 +1,7 @@
 import PushQueue
 import Redis
 
-/// Selects dead letters: those that match one value of each kind that is given.
+/// Selects dead letters. For each property that has values, a dead letter must match one of them.
 package struct DeadLetterFilter: Sendable, Equatable {
     /// Reasons such as `BadPayload`; a `*` at the end matches any ending.
     package var reasons: [String] = []
@@ -17,7 +17,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
     package var tokens: [String] = []
     /// Texts that occur in the error or its detail, ignoring case; or the status.
     package var errors: [String] = []
-    /// The first time at which they became dead letters, in milliseconds since 1970.
+    /// The range of the times at which they became dead letters, in milliseconds since 1970.
     package var since: Int64?
     package var until: Int64?
 
@@ -55,10 +55,11 @@ package struct DeadLetterFilter: Sendable, Equatable {
         (since, until) = try fields.range(now: now)
     }
 
-    /// The same dead letters, without those that are added after a time.
+    /// Returns the filter without dead letters that are added after a time.
     func bounded(by time: Int64) -> DeadLetterFilter {
         var bounded = self
-        // A filter whose `until` is before its `since` is a mistake; one that begins later matches nothing.
+        // The script refuses an `until` before `since`. A filter that begins later than the time is cut at its beginning, where nothing is
+        // yet.
         bounded.until = max(min(until ?? time, time), since ?? 0)
         return bounded
     }
@@ -68,14 +69,14 @@ package struct DeadLetterFilter: Sendable, Equatable {
     /// True if it can match dead letters.
     var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != JobAction.cancelledReason } }
 
-    /// True if it can match cancelled jobs: if it names their reason or, without a reason, a job or a device. Others do
-    /// not ask for jobs that an operator did not want.
+    /// True if it can match cancelled jobs: it names their reason, or it names no reason but a key, an ID or a token. Other filters leave
+    /// out jobs that an operator has cancelled.
     var matchesCancelled: Bool {
         guard reasons.isEmpty else { return reasons.contains(JobAction.cancelledReason) }
         return !(keys.isEmpty && ids.isEmpty && tokens.isEmpty)
     }
 
-    /// Appends the script's names and values.
+    /// Appends the names and values as `page.lua` reads them.
     func append(to command: inout RedisCommand) {
         for (name, values) in [
             ("reason", reasons), ("key", keys), ("id", ids), ("app", apps), ("campaign", campaigns),
@@ -89,7 +90,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
         for (name, time) in [("since", since), ("until", until)] {
             guard let time else { continue }
             command.append(name)
-            // 13 digits, as the script wants them.
+            // The script reads 13 digits as milliseconds.
             let digits = "\(max(0, min(time, 9_999_999_999_999)))"
             command.append(String(repeating: "0", count: 13 - digits.utf8.count) + digits)
         }

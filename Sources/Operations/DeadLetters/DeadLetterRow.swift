@@ -58,13 +58,13 @@ package struct DeadLetterRow: Sendable {
 }
 
 extension DeadLetterRow {
-    /// True for a reason that is in the job itself: sent again unchanged, it would become a dead letter again.
+    /// Returns true if the job itself is the reason: sent again unchanged, it would become a dead letter again.
     package static func isMistakeOfJob(_ reason: String) -> Bool {
         if let code = JobError.Code(rawValue: reason) { return !curable.contains(code) }
         return mistakes.contains(reason)
     }
 
-    /// Jobs for which another worker or another setting was needed.
+    /// Reasons that another worker or another setting would not have.
     private static let curable: Set<JobError.Code> = [.otherClass, .notSidekiq, .newerWrapper]
 
     private static let mistakes: Set<String> = [

@@ -14,7 +14,7 @@ package struct DeadLetters: Sendable {
         ///   - first: true to put them at the head of the list instead of its end.
         ///   - keepsAttempts: true to count their earlier attempts; else the jobs start with none.
         case requeue(first: Bool, keepsAttempts: Bool)
-        /// Put another job to the end of the queue for each, and remove them.
+        /// Put another job at the end of the queue for each dead letter, and remove the dead letters.
         case replace(with: ByteBuffer)
         /// Delete the dead letters, and the jobs with them.
         case delete
@@ -50,7 +50,7 @@ package struct DeadLetters: Sendable {
         package var letters: [Listed]
     }
 
-    /// The number of dead letters that one call examines: Redis' other clients do not notice so few.
+    /// The maximum number of dead letters that one call examines, so that other clients of Redis notice no delay.
     package static let pageSize = 100
 
     private let client: RedisClient
@@ -64,10 +64,10 @@ package struct DeadLetters: Sendable {
         self.keys = keys
     }
 
-    /// The beginning of cursors that are about the cancelled jobs.
+    /// The beginning of cursors among the cancelled jobs.
     private static let cancelled = "cancelled "
 
-    /// Processes one page, of the dead letters and then of the cancelled jobs, as far as the filter can match them.
+    /// Processes one page: first of the dead letters, then of the cancelled jobs, as far as the filter can match them.
     /// - Parameters:
     ///   - cursor: the cursor of the previous page; `nil` for the first. Dead letters that are added after the first
     ///     page are not requeued or deleted.
@@ -155,7 +155,7 @@ extension DeadLetters.Action {
 
 /// The pace at which dead letters are requeued: a number per second, in small portions, without a burst after a delay.
 package struct RequeuePace: Sendable {
-    /// The number of portions per second, unless that is less than one dead letter for each.
+    /// The number of portions per second. At low rates there are fewer, because a portion has at least one dead letter.
     private static let portions = 10
 
     private let interval: TimeAmount
@@ -163,7 +163,7 @@ package struct RequeuePace: Sendable {
     /// The time of the next portion.
     private var next = NIODeadline.distantPast
 
-    /// - Parameter perSecond: dead letters per second, from 1; `nil` for no limit.
+    /// - Parameter perSecond: dead letters per second, at least 1; `nil` for no limit.
     package init(perSecond: Int?) {
         guard let perSecond, perSecond > 0 else {
             (interval, portion) = (.zero, .max)
@@ -173,8 +173,7 @@ package struct RequeuePace: Sendable {
         interval = .nanoseconds(1_000_000_000 * Int64(portion) / Int64(perSecond))
     }
 
-    /// Returns the next portion.
-    /// - Returns: the number of dead letters to move, and the time to wait before that.
+    /// Returns the size of the next portion, and the time to wait for it.
     func portion(at now: NIODeadline) -> (letters: Int, wait: TimeAmount) {
         (portion, max(.zero, next - now))
     }

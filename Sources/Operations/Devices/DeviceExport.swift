@@ -4,8 +4,8 @@ import PushJob
 import PushQueue
 import Redis
 
-/// Everything that Redis has about one device, as JSON. It contains no token of another device: of a job of several tokens
-/// it has those of the device only.
+/// Everything that Redis has about one device, as JSON. It contains no token of another device: a job for several devices has only the
+/// token of this one.
 package struct DeviceExport: Sendable {
     private let token: String
     private let finder: TokenFinder
@@ -15,7 +15,7 @@ package struct DeviceExport: Sendable {
     private var results: [ResultLine] = []
     private var parkedResults: [ResultLine] = []
     private var ids: [ByteBuffer] = []
-    /// The number of jobs beyond 16 MiB, of which only the beginning was searched.
+    /// The number of jobs beyond 16 MiB, which are not searched.
     package private(set) var large = 0
 
     /// - Parameter token: lower-case hex.

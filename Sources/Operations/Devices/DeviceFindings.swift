@@ -21,7 +21,7 @@ package struct DeviceFindings: Sendable {
     /// The queues that have older results than those that were searched.
     package var unsearched: [String] = []
 
-    /// The limits of what the findings show, as clauses.
+    /// The gaps in the findings, as clauses.
     package var gaps: [String] {
         var gaps = ResultsKept.gaps(kept)
         if !unsearched.isEmpty {
@@ -39,7 +39,7 @@ package struct DeviceFindings: Sendable {
     /// The maximum number of results of a queue that are examined.
     fileprivate static let maximumResults = 100_000
 
-    /// Searches one queue's jobs, results and dead letters.
+    /// Adds the jobs, results and dead letters of one queue.
     /// - Parameters:
     ///   - limit: the maximum number of results, of jobs and of dead letters.
     ///   - time: the time limit; `nil` to search everything.
@@ -112,8 +112,7 @@ extension DeviceFindings: Shown {
             ])
 }
 
-/// The device tokens that begin with some digits, among those that Redis has something about: people know only the
-/// beginning that logs and pages show.
+/// The device tokens in Redis that begin with some digits. Operators need them because logs and pages show only the beginning of a token.
 package struct TokenMatches: Sendable {
     /// Lower-case hex, at least ``least`` digits.
     package let beginning: String
@@ -124,9 +123,9 @@ package struct TokenMatches: Sendable {
     /// True if a search ended early because its time was over, or because there are more tokens.
     package private(set) var isPartial = false
 
-    /// The number of digits of which people see a token.
+    /// The number of digits that people see of a token.
     package static let least = 8
-    /// The number of digits of a whole token, at least.
+    /// The minimum number of digits of a whole token.
     package static let whole = 64
     package static let limit = 20
 
@@ -142,7 +141,7 @@ package struct TokenMatches: Sendable {
         return TokenText.normalized(String(text.dropLast(ellipsis.count)))
     }
 
-    /// Adds a token that begins with the digits.
+    /// Adds a token if it begins with the digits.
     mutating func add(_ text: String) {
         let token = TokenText.normalized(text)
         guard token.hasPrefix(beginning), TokenText.isToken(token), !tokens.contains(token) else { return }

@@ -8,9 +8,9 @@ struct DeviceForgetting {
     struct Forgotten: Sendable {
         /// The number of records that were removed.
         var count = 0
-        /// The number of values of which nothing is left.
+        /// The number of values that were removed completely.
         var gone = 0
-        /// The device tokens that were lost with a job that names a device in another member than its tokens.
+        /// The number of other devices' tokens that were lost. A job that names a device outside of its `tokens` is removed completely.
         var lost = 0
     }
 
@@ -24,9 +24,8 @@ struct DeviceForgetting {
     /// The maximum number of values of one call.
     private static let batch = 64
 
-    /// Removes values, or replaces them by what is left of them without the devices. Values that are no longer in place
-    /// are left alone.
-    /// - Parameter found: values of one key, as a page has them; no claimed jobs.
+    /// Removes values, or replaces them by their rest without the devices. Values that are no longer in place are left alone.
+    /// - Parameter found: a page of values of one key, which are not claimed jobs.
     /// - Throws: `RedisError`, or `QueueFailure`.
     func forget(_ found: [DeviceSearch.Found]) async throws -> Forgotten {
         guard let first = found.first else { return Forgotten() }
@@ -97,8 +96,7 @@ struct DeviceForgetting {
 }
 
 extension DeviceForgetting {
-    /// Takes the notifications that are not left of a waiting job out of the total of its campaign, which could not end
-    /// otherwise.
+    /// Subtracts the removed notifications of a waiting job from the total of its campaign. Otherwise the campaign would never finish.
     private func takeOut(_ job: ByteBuffer, _ rest: ByteBuffer?) async throws {
         let before = CampaignCounts.totals(of: [SortedMember(job).job])
         let after = CampaignCounts.totals(of: rest.map { [SortedMember($0).job] } ?? [])

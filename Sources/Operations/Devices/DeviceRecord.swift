@@ -5,7 +5,7 @@ import Redis
 
 /// The records that the fleet shares about one device token.
 package struct DeviceRecord: Sendable {
-    /// Its marks: the topics and environments for which it is invalid.
+    /// The topics and environments that it is invalid for.
     package var marks: [InvalidTokenSet.Listed] = []
     /// The time until which APNs throttles the token, in milliseconds since 1970.
     package var throttledUntil: Int64?
@@ -28,7 +28,7 @@ package struct DeviceRecord: Sendable {
         return record
     }
 
-    /// The sets that other programs read and that it is in.
+    /// The sets for other programs that contain it.
     package var sets: TokenSets { TokenSets(marks.map(\.set)) }
 
     /// Returns the columns of a thing that has a record.

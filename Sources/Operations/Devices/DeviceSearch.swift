@@ -26,7 +26,7 @@ package enum DeviceRecordKind: String, CaseIterable, Sendable {
     var noun: String { self == .reservedID ? "reserved ID" : rawValue.replacing("_", with: " ") }
 }
 
-/// Finds the values of Redis that name some devices. Redis compares nothing: values are read page by page.
+/// Finds the values in Redis that name some devices. Values are read page by page and searched here, not in Redis.
 struct DeviceSearch {
     /// A value that was found.
     struct Found {
@@ -42,12 +42,12 @@ struct DeviceSearch {
         var count: Int { kind == .result ? max(1, results.count) : 1 }
     }
 
-    /// Gets what was found in a page, all in one key. Returns the number of values that it has removed from it.
+    /// Gets the values that were found in a page, all of one key. Returns the number of values that it has removed from the key.
     typealias Page = ([Found]) async throws -> Int
 
     let finder: TokenFinder
     let jobs: QueueJobs
-    /// The number of jobs beyond 16 MiB, of which only the beginning was searched.
+    /// The number of jobs beyond 16 MiB, which are not searched.
     private(set) var large = 0
 
     private var keys: QueueKeys { jobs.keys }
@@ -55,7 +55,7 @@ struct DeviceSearch {
 
     init(_ finder: TokenFinder, _ jobs: QueueJobs) { (self.finder, self.jobs) = (finder, jobs) }
 
-    /// The end of the list of jobs at which producers push, from which it is read.
+    /// The end of the list where producers push. The list is read from this end.
     var tail: QueueKeys.Head { keys.head == .left ? .right : .left }
 
     /// Finds everything in the queue, without removing it.
@@ -77,7 +77,7 @@ struct DeviceSearch {
     mutating func waitingJobs(_ page: Page) async throws {
         try await values(.job, keys.jobs, "list", end: tail, page)
         try await values(.job, keys.inbox, "list", end: .right, page)
-        // After the list, from which a worker may sort jobs in the meantime.
+        // These come after the list, because a worker may sort jobs of the list in the meantime.
         for key in [keys.sorted] + keys.postponed { try await values(.job, key, "set", page) }
     }
 
@@ -128,8 +128,8 @@ struct DeviceSearch {
         } while cursor != nil
     }
 
-    /// Returns the cursor of a list from which jobs were removed that had been read: it begins with an index. A smaller
-    /// index reads jobs twice; a larger one would miss some.
+    /// Corrects the index in a list's cursor after some of the read jobs were removed. A smaller index reads jobs twice, but a larger one
+    /// would miss some.
     private static func cursor(_ cursor: String, after removed: Int) -> String {
         let parts = cursor.split(separator: " ", maxSplits: 1)
         guard parts.count == 2, let index = Int(parts[0]) else { return cursor }
@@ -138,12 +138,11 @@ struct DeviceSearch {
 
     // MARK: Results
 
-    /// The number of entries of a page. The largest have some 130 KB.
+    /// The number of entries of a page. The largest entries have some 130 KB.
     private static let entries = 50
 
     /// Finds results, also parked ones.
-    /// - Parameter names: the queue's keys whose names can contain a token or are not known, as ``variableKeys()`` returns
-    ///   them.
+    /// - Parameter names: the keys that ``variableKeys()`` has returned.
     func results(_ names: [String], _ page: Page) async throws {
         try await entries(.result, keys.results, page)
         for name in names where name.hasPrefix(keys.parkedResults("")) {
@@ -183,7 +182,7 @@ struct DeviceSearch {
     func variableKeys() async throws -> [String] {
         let prefixes = [keys.parkedResults("")] + idPrefixes
         var (names, cursor) = ([String](), "0")
-        // A pattern for each would read all names of the server twice.
+        // One pattern for both prefixes, because each pattern reads all names of the server.
         let pattern = keys.retry.dropLast("retry".count) + "*"
         repeat {
             try Task.checkCancellation()
@@ -204,8 +203,7 @@ struct DeviceSearch {
         [keys.unique, keys.newest, keys.announced].map { String(buffer: $0(ByteBuffer())) }
     }
 
-    /// Finds ids that contain a token: reserved ones, those of the newest jobs with their keys, and those of operators'
-    /// commands.
+    /// Finds IDs that contain a token: reserved IDs, keys and IDs of newest jobs, and IDs in operators' commands.
     func ids(_ names: [String], _ page: Page) async throws {
         let (newest, prefixes) = (String(buffer: keys.newest(ByteBuffer())), idPrefixes)
         for name in names {

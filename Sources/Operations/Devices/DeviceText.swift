@@ -1,30 +1,30 @@
 import NIOCore
 import PushJob
 
-/// A value of Redis that names devices, divided: the part about some devices, or all but that part.
+/// A part of a value that names devices: the text about some devices, or the text without them.
 struct DeviceText {
-    /// The part of a value that is asked for.
+    /// The requested part of a value.
     enum Part { case withoutDevices, onlyDevices }
 
     /// The part; `nil` if nothing is left of the value.
     var rest: ByteBuffer?
     /// The number of results in the rest, if these are results.
     var results = 0
-    /// The number of device tokens that are lost with a job, because it names a device in another member than its tokens.
+    /// The number of other devices' tokens that are lost with a job, because it names a device outside of its `tokens`.
     var lost = 0
 
     private static func cuts(_ part: Part, _ finder: TokenFinder) -> (UnsafeRawBufferPointer) -> Bool {
         { element in finder.isIn(element) == (part == .withoutDevices) }
     }
 
-    /// Returns a part of a job, or of a dead letter's line: the value with only some of its tokens. A job without a list
-    /// of tokens is a whole.
+    /// Returns a job, or a dead letter's line, with only some of its tokens. A job without a list of tokens is returned or removed
+    /// completely.
     static func job(_ text: ByteBuffer, _ part: Part, _ finder: TokenFinder) -> DeviceText {
         guard let cut = JSONCut(text, elementsOf: "tokens", where: cuts(part, finder)) else {
             return DeviceText(rest: part == .onlyDevices ? text : nil)
         }
         if part == .onlyDevices { return DeviceText(rest: cut.text) }
-        // Of a wrapper without tokens, those that are left in the job have ended.
+        // If the wrapper has no tokens left, the notifications to the other tokens of the job have ended.
         guard !cut.isEmptied else { return DeviceText() }
         guard !finder.isIn(cut.text) else { return DeviceText(lost: cut.kept) }
         return DeviceText(rest: cut.text)
@@ -37,7 +37,7 @@ struct DeviceText {
             let original = text.getSlice(at: end + 1, length: text.writerIndex - end - 1)
         else { return DeviceText(rest: part == .onlyDevices ? text : nil) }
         var (head, job) = (Self.job(line, part, finder), Self.job(original, part, finder))
-        // A job that can't be read stays beside a line that names no device.
+        // A job that names no device stays unchanged, even if it can't be read.
         if part == .withoutDevices, !finder.isIn(original) { job = DeviceText(rest: original) }
         guard let newLine = head.rest, let newJob = job.rest else {
             head.lost = max(head.lost, job.lost)
@@ -52,14 +52,14 @@ struct DeviceText {
     /// Returns the line of a dead letter with the size of its job.
     private static func line(_ line: ByteBuffer, withSize size: Int) -> ByteBuffer {
         let text = String(buffer: line)
-        // The first one is the member, because quotes in a string would be escaped.
+        // The first match is the member, because quotes in a string would be escaped.
         guard let member = text.firstRange(of: #""size":"#) else { return line }
         let digits = text[member.upperBound...].prefix { $0.isASCII && $0.isNumber }
         return ByteBuffer(string: text.replacingCharacters(in: digits, with: "\(size)"))
     }
 
-    /// Returns the results of other devices of an entry: the array of groups, in which each group has the time of the
-    /// entry, because the array becomes another entry.
+    /// Returns the array of an entry's groups without the results of the devices. Each group gets the time of the entry, because the array
+    /// becomes a new entry.
     static func results(_ array: ByteBuffer, entry: String, _ finder: TokenFinder) -> DeviceText {
         let groups = elements(of: array)
         var (rest, results) = (ByteBuffer(), 0)

@@ -1,8 +1,8 @@
 import NIOCore
 import PushJob
 
-/// A JSON text without some elements of its arrays of one name, such as the device tokens of a job. All other bytes stay
-/// as they are. The arrays may be at any depth, also in a string that is JSON itself, as Sidekiq's arguments can be.
+/// A JSON text without some elements of the arrays with one name, such as `tokens`. All other bytes stay as they are. The arrays may be at
+/// any depth, also in a string that is JSON itself, as Sidekiq's arguments can be.
 struct JSONCut {
     let text: ByteBuffer
     /// The number of elements of these arrays that stayed.
@@ -14,7 +14,7 @@ struct JSONCut {
     /// - Returns: `nil` if the text is not JSON.
     init?(_ text: ByteBuffer, elementsOf name: StaticString, where isCut: (UnsafeRawBufferPointer) -> Bool) {
         let cut: (text: ByteBuffer, kept: Int, isEmptied: Bool)? = text.withUnsafeReadableBytes { bytes in
-            // It does not outlive the call.
+            // The closure does not outlive the call.
             withoutActuallyEscaping(isCut) { isCut in
                 var cutter = Cutter(bytes: bytes, name: name, isCut: isCut)
                 var scanner = JSONScanner(bytes)
@@ -38,7 +38,7 @@ struct JSONCut {
         let isCut: (UnsafeRawBufferPointer) -> Bool
         var kept = 0
         var isEmptied = false
-        /// Ascending.
+        /// In ascending order of the ranges.
         private var edits: [(range: Range<Int>, text: ByteBuffer)] = []
 
         init(bytes: UnsafeRawBufferPointer, name: StaticString, isCut: @escaping (UnsafeRawBufferPointer) -> Bool) {

@@ -90,7 +90,7 @@ struct TokenFinder: Sendable {
             || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "=")
     }
 
-    /// Decodes the escapes of JSON by which a token can be written: `\/`, and `\u` for ASCII. The text need not be JSON.
+    /// Decodes the JSON escapes that can occur in a token: `\/`, and `\u` for ASCII. The text need not be JSON.
     private static func unescaped(_ bytes: UnsafeRawBufferPointer) -> [UInt8] {
         var text: [UInt8] = []
         text.reserveCapacity(bytes.count)

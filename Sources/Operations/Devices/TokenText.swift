@@ -87,7 +87,7 @@ extension Fields {
         return tokens
     }
 
-    /// Returns the hex of the tokens of the field `tokens`, of which there is at least one.
+    /// Returns the hex of the tokens in the field `tokens`, which must have at least one.
     /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
     func wholeTokens(_ token: (String) -> String?) throws(FieldMistake) -> [String] {
         let texts = TokenText.divided(raw("tokens"))
