@@ -39,8 +39,7 @@ package struct Fields: Sendable {
     /// Returns the value as it was sent.
     package func raw(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
 
-    /// Returns the value of a switch: `true`, `1`, `yes` or `on`, or `false`, `0`, `no` or `off`, in any case. One that is
-    /// missing is off.
+    /// Returns the value of a switch: `true`, `1`, `yes` or `on`, or `false`, `0`, `no` or `off`, in any case. A missing switch is off.
     package func isSet(_ name: String) throws(FieldMistake) -> Bool {
         guard let text = word(name) else { return false }
         switch text.lowercased() {
@@ -50,12 +49,12 @@ package struct Fields: Sendable {
         }
     }
 
-    /// Checks that all fields are known, that none has an empty value, and that each has the form of its kind. Nothing that
-    /// an operator has written is ignored: a filter with a misspelled name would choose everything.
+    /// Checks that all fields are known, that none has an empty value, and that each has the form of its kind. No field is ignored, because
+    /// a filter with a misspelled name would choose everything.
     package func check(_ known: [Field]) throws(FieldMistake) {
         for (name, value) in fields {
             guard let field = known.first(where: { $0.name == name }) else {
-                // A form has all fields of its page.
+                // A form sends all fields of its page, also those that this change does not know.
                 if !refusesEmpty, value.trimmed.isEmpty { continue }
                 let names = known.map(\.name)
                 let meant = name.nearest(of: names)
@@ -81,10 +80,10 @@ package struct Fields: Sendable {
         }
     }
 
-    /// The same fields, none of which may have an empty value.
+    /// The same fields, with empty values as mistakes.
     package var refusingEmpty: Fields { Fields(fields, refusesEmpty: true, booleans: booleans) }
 
-    /// Returns true for a field that is there, and has an empty value.
+    /// Returns true if a field is present with an empty value.
     package func isBlank(_ name: String) -> Bool {
         fields.contains { $0.name == name && $0.value.trimmed.isEmpty }
     }
@@ -128,9 +127,9 @@ package struct Field: Sendable {
     package let name: String
     package let kind: Kind
     package let isRequired: Bool
-    /// The help of its flag, and its description in the API's; empty for what is only a part of a change.
+    /// The help of its flag, and its description in the API. Empty for a field that only changes have.
     package let meaning: String
-    /// The only values; empty for others.
+    /// The allowed values; empty if all are.
     package let words: [String]
 
     package init(
@@ -148,7 +147,7 @@ package struct Field: Sendable {
         ]
     }
 
-    /// The word for everything, which no filter is.
+    /// The flag that chooses everything. An empty filter is refused.
     static let all = Field("all", .flag)
 }
 
@@ -188,7 +187,7 @@ extension Fields {
         return value
     }
 
-    /// Returns the values of a field, none of which may be empty.
+    /// Returns the values of a field. Empty values are mistakes if ``refusesEmpty``.
     func texts(_ name: String) throws(FieldMistake) -> [String] {
         if refusesEmpty, fields.contains(where: { $0.name == name && $0.value.trimmed.isEmpty }) {
             throw FieldMistake { "\($0(name)) is empty; set a value or omit it" }
@@ -261,7 +260,7 @@ extension Fields {
         return (since, until)
     }
 
-    /// Returns an operator's reason for others, printable.
+    /// Returns the operator's reason, printable.
     package func reason() throws(FieldMistake) -> String? {
         guard let reason = try texts("reason").first?.trimmed else { return nil }
         let isGood = !reason.printable.allSatisfy(\.isWhitespace) && reason.count <= 200 && reason.utf8.count <= 800
@@ -305,7 +304,7 @@ extension Fields {
 }
 
 extension String {
-    /// True if a reason is this one or, with a `*` at the end, begins with it.
+    /// Returns true if a reason is equal to this text or, if the text ends with `*`, begins with the rest of it.
     func matches(reason: String) -> Bool {
         utf8.last == UInt8(ascii: "*") ? reason.utf8.starts(with: utf8.dropLast()) : reason.utf8.elementsEqual(utf8)
     }

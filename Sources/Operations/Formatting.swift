@@ -4,7 +4,7 @@ import PrintableText
 import PushJob
 import PushQueue
 
-/// Times in the form in which they are shown.
+/// Texts of times.
 package enum Moment {
     /// The current time in milliseconds since 1970.
     package static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
@@ -27,8 +27,7 @@ package enum Moment {
 }
 
 extension Int64 {
-    /// Returns the milliseconds since another time; as many as there can be if there are more, because times in Redis can be
-    /// any number.
+    /// Returns the milliseconds since another time, limited to what `Int64` can hold, because times in Redis can be any number.
     package func since(_ time: Int64) -> Int64 {
         let (age, overflows) = subtractingReportingOverflow(time)
         // Both bounds can be negated.
@@ -44,7 +43,7 @@ extension String {
     package var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
 }
 
-/// Numbers and times in the form in which they are shown.
+/// Texts of numbers, sizes and durations.
 package enum Words {
     /// Returns a number such as `1,204`.
     package static func number(_ value: Int) -> String { value.grouped }
@@ -85,7 +84,7 @@ package enum Words {
             .joined(separator: ":")
     }
 
-    /// Returns a rate with one decimal; from 10 without one.
+    /// Returns a rate, with one decimal below 10.
     package static func rate(_ value: Double) -> String {
         if value >= 10 { return number(Int(bounding: value)) }
         let tenths = Int(bounding: value * 10)
@@ -134,7 +133,7 @@ package enum JSONLine {
         return String(buffer: json)
     }
 
-    /// Escapes these characters in JSON that begins at an index of a buffer.
+    /// Does the same as ``escaped(_:)`` with the JSON from an index of a buffer to its end.
     static func escape(_ json: inout ByteBuffer, from start: Int) {
         let line = json.viewBytes(at: start, length: json.writerIndex - start)
         guard let line, line.contains(where: { $0 >= 0x7F }) else { return }

@@ -11,15 +11,15 @@ package struct Fleet: Sendable {
     package let access: FleetAccess
     /// The queues that are read even if they have no keys.
     package let named: [QueueKeys]
-    /// True if the operator has named them, and they are not just the default.
+    /// True if the operator has named these queues; false if they are only the default.
     package let isNamed: Bool
     /// True if other queues are searched for.
     package let searches: Bool
-    /// Returns where the jobs of a queue are according to the settings, and whether these say so, or have only defaults.
+    /// Returns the source of a queue's jobs according to the settings. `isGiven` is false if these have only defaults.
     package let configured: @Sendable (_ queue: String) throws -> (source: QueueSource, isGiven: Bool)
     /// Waits until a client is connected.
     package let waitUntilReady: @Sendable (RedisClient) async throws -> Void
-    /// The time until which clients without a connection are awaited only briefly, because one was awaited in vain.
+    /// Until this time, clients without a connection are awaited only briefly, because the wait for one has failed.
     private let impatientUntil = NIOLockedValueBox(ContinuousClock.now)
     private static let impatience = Duration.seconds(10)
 
@@ -56,7 +56,7 @@ package struct Fleet: Sendable {
             return (client, client.isReady)
         }.get()
         if isReady { return client }
-        // If one server of a Cluster is away, the time limit is spent once, and not for each of its slots.
+        // If one server of a Cluster is unavailable, the time limit is spent once, and not for each of its slots.
         if impatientUntil.withLockedValue({ $0 }) > .now {
             try await client.waitUntilReady(timeout: .seconds(1))
             return client
@@ -70,7 +70,7 @@ package struct Fleet: Sendable {
         return client
     }
 
-    /// Redis' time in milliseconds since 1970: of the server of the first of some queues, or of the shared keys.
+    /// Returns the time of Redis in milliseconds since 1970: of the first queue's server or, without queues, of that of the shared keys.
     package func now(of queues: [QueueKeys] = []) async throws -> Int64 {
         try await client(for: queues.first?.retry ?? sharedKeys.audit).time()
     }
@@ -112,7 +112,7 @@ package struct Fleet: Sendable {
         return Found(keys: queues, incomplete: found.incomplete, unsearched: found.unsearched)
     }
 
-    /// The settings name other jobs than those that the workers of a queue claim.
+    /// The error if the settings name other jobs than the workers of a queue claim.
     package struct Contradiction: Error, Sendable, CustomStringConvertible {
         package let queue: String
         /// The jobs that the workers claim, and those that the settings name.
@@ -124,8 +124,7 @@ package struct Fleet: Sendable {
         }
     }
 
-    /// Returns where the jobs of a queue are: as its workers have written it or, before there was one, as the settings
-    /// say.
+    /// Returns the source of a queue's jobs, as its workers have recorded it. Before any worker has, it is the one of the settings.
     /// - Parameter ignoresSettings: true to prefer the workers even if the settings contradict them.
     /// - Throws: ``Contradiction``, `RedisError`, or an error of the settings.
     package func queue(_ keys: QueueKeys, ignoresSettings: Bool = false) async throws -> QueueSource {
@@ -203,9 +202,9 @@ package struct Fleet: Sendable {
         } while cursor != "0"
     }
 
-    /// Asks a server for the slots of all: the one that has a key or, if that one is unreachable, others.
+    /// Asks for the slots of all servers. If the server of the key is unreachable, it asks others.
     private func clusterSlots(_ key: String) async throws -> RESPReply {
-        // The slots of these keys are far apart.
+        // These keys are in slots far apart, so probably on different servers.
         var keys = [key, "0", "1", "2", "3"]
         while true {
             do {
@@ -216,7 +215,7 @@ package struct Fleet: Sendable {
         }
     }
 
-    /// Returns one key for each server with slots: one that it has, or would have.
+    /// Returns one key for each server with slots. The key need not exist.
     private func masterKeys(_ found: inout QueueSearch) async throws -> [String] {
         let any = named.first?.jobs ?? "0"
         guard case .cluster = clients.topology else { return [any] }
@@ -264,13 +263,12 @@ package struct QueueSearch {
     /// The error of a server that could not be searched.
     package var unsearched: RedisError?
 
-    /// The pattern for `SCAN`: it matches a few keys of each queue, but none of the keys of which there can be a
-    /// million.
+    /// The pattern for `SCAN`. It matches a few keys of each queue, but no kind of key that can exist a million times.
     package var pattern: String {
         "\(prefix.escapedForMatch):{*}:[jrfwdps][oea]*"
     }
 
-    /// Records the queue of a key, if it is one of a queue's.
+    /// Records the queue of a key, if the key belongs to a queue.
     package mutating func found(_ key: String) {
         let start = "\(prefix):{"
         guard key.hasPrefix(start), let end = key.lastIndex(of: "}") else { return }

@@ -1,6 +1,6 @@
 import PrintableText
 
-/// The settings with which a command acts on the same fleet, in whatever shell it is typed.
+/// The settings that a command needs, in any shell, to act on the same fleet.
 package struct FleetAccess: Sendable, Equatable {
     /// A setting that is not the default.
     package typealias Value = (option: String?, variable: String, text: String)
@@ -10,7 +10,7 @@ package struct FleetAccess: Sendable, Equatable {
     /// The environment variables of settings that must not be in a command line, or have no option.
     private var variables: [String] = []
 
-    /// Makes the access to a fleet that only its environment and defaults describe.
+    /// Makes the access to a fleet for commands that need no settings.
     package init() {}
 
     package init(_ values: [Value]) {

@@ -113,7 +113,7 @@ package enum KeySizes {
 package struct LargeKey: Sendable, Equatable, Shown {
     /// The maximum length, unless Redis returns another.
     private static let defaultLimit = 512 << 20
-    /// The part of the limit from which a key is large. Most are smaller serialized than in memory.
+    /// A key is large from this part of the limit on. Most keys are smaller serialized than in memory.
     private static let share = 0.8
 
     package let key: String
@@ -127,7 +127,7 @@ package struct LargeKey: Sendable, Equatable, Shown {
             .init("limit", "Maximum length of a value, in bytes.", as: .bytes, \.limit),
         ])
 
-    /// Finds the large ones.
+    /// Returns those of some keys that are large.
     /// - Parameter keys: keys on the server.
     /// - Throws: `RedisError`.
     package static func find(_ client: RedisClient, _ keys: [String]) async throws -> [LargeKey] {

@@ -2,8 +2,7 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// The pause of a queue. While it lasts, no worker claims from the queue. Claimed jobs are sent, unless it hands them
-/// back.
+/// The pause of a queue. While it lasts, no worker claims from the queue. Claimed jobs are still sent, unless the pause hands them back.
 package enum QueuePause {
     /// Pauses the queue, or replaces its pause. Works on a Redis whose memory is full.
     /// - Parameter pause: the reason, the time and the operator; only ``clear(_:_:)`` ends it.
@@ -26,7 +25,7 @@ package enum QueuePause {
         try await client.call(RedisCommand("GET", keys.paused)).root.bytes.map { PauseRecord($0) }
     }
 
-    /// Reads the pause that is replaced or ended; `nil` also if the key has another type.
+    /// Reads the pause before it is replaced or ended. A key of another type counts as no pause.
     static func readAny(_ client: RedisClient, _ keys: QueueKeys) async throws -> PauseRecord? {
         do {
             return try await read(client, keys)
@@ -66,7 +65,7 @@ extension AppPauses {
         try await QueueScript.set(keys.appPaused(app), client) { $0.append(pause.json) }
     }
 
-    /// Reads the pauses of those apps that are paused, by the apps' names.
+    /// Returns the pauses of those apps that are paused, by name.
     /// - Throws: `RedisError`.
     package static func read(
         _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys
@@ -87,7 +86,7 @@ extension AppPauses {
         try await read([app], client, keys)[app]
     }
 
-    /// Has each lane send a probe of an app at once, whatever it knows of the app.
+    /// Makes each lane send a probe of an app at once, whatever state it has recorded for the app.
     /// - Throws: `RedisError`.
     package static func sendProbe(of app: String, _ client: RedisClient, _ keys: SharedKeys) async throws {
         var command = RedisCommand("SET", keys.appResumed(app))

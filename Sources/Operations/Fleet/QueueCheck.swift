@@ -7,7 +7,7 @@ package struct QueueCheck {
     package struct Report: Sendable, Equatable {
         /// The server's version, such as `7.0.15`.
         package var version = ""
-        /// How many seconds the server's clock is ahead of this machine's.
+        /// The lead of the server's clock over this machine's, in seconds.
         package var clockLead: Int64 = 0
         /// The facts, as sentences.
         package var facts: [String] = []

@@ -39,7 +39,7 @@ package struct QueueOverview: Sendable {
     package var later: Int
     /// The jobs of ``due`` and ``later`` that failed and are tried again.
     package var retrying: Int
-    /// The others of ``due`` and ``later`` by kind; `nil` if they are too many or too large to be counted.
+    /// The scheduled and deferred jobs of ``due`` and ``later``; `nil` if they are too many or too large to be counted.
     package var postponed: PostponedCounts?
     package var dead: Int
     /// The sum of the dead letters' lengths in bytes.
@@ -50,7 +50,7 @@ package struct QueueOverview: Sendable {
     package var overdue: Int64?
     /// The time at which the last of ``due`` and ``later`` is due, in milliseconds since 1970; `nil` if there are none.
     package var latest: Int64?
-    /// The age in milliseconds of the job that probably waits for longest, if it contains the time at which it was enqueued.
+    /// The age in milliseconds of the job that has probably waited longest, if it contains the time at which it was enqueued.
     package var oldestWaiting: Int64?
     /// The pause of the queue; `nil` if it is not paused.
     package var pause: PauseRecord?
@@ -121,7 +121,7 @@ package struct QueueOverview: Sendable {
         overdue = reply.numberIfAny()
         pause = reply.bytesOrNull().map { PauseRecord($0) }
         let head = reply.bytes()
-        // In any format; those of Resque have no time.
+        // This finds the time in any format except Resque's, which has none.
         if head.readableBytes > 0,
             let made = StoredJob(head, size: head.readableBytes, format: .native).enqueuedAt
         {
@@ -176,15 +176,15 @@ package struct QueueShares: Sendable, Equatable {
     package struct Share: Sendable, Equatable {
         /// The text of `fair`, printable; empty for all jobs without it, `nil` for several keys.
         package var key: String?
-        /// The bytes of its jobs that wait, at most.
+        /// An upper bound of the size of its waiting jobs, in bytes.
         package var waitingBytes: Int
     }
 
-    /// The number of shares whose jobs wait, at most.
+    /// An upper bound of the number of shares with waiting jobs.
     package var count: Int
-    /// The bytes of all jobs that wait, at most.
+    /// An upper bound of the size of all waiting jobs, in bytes.
     package var waitingBytes: Int
-    /// The shares with the most bytes, the largest first; at most five.
+    /// The largest shares in descending order, at most five.
     package var largest: [Share]
 
     /// The share that has more than half of the bytes, while jobs of others wait, too.
@@ -235,7 +235,7 @@ package struct PostponedCounts: Sendable, Equatable {
     /// Jobs that could not be sent, and have not failed.
     package var deferred = 0
 
-    /// The maximum number of jobs that are counted, and the size in bytes at which the count ends: it reads them.
+    /// The maximum number of jobs that are counted, and the size in bytes at which the count ends, because it reads the jobs.
     private static let (maximumJobs, maximumBytes) = (1000, 262_144)
 
     init() {}

@@ -1,8 +1,8 @@
 import PushQueue
 import Redis
 
-/// The parts of an answer that can't be read, because their server is unreachable or a key has the wrong type. They hide
-/// no other part.
+/// The parts of an answer that can't be read, because their server is unreachable or a key has the wrong type. The other parts are still
+/// shown.
 package struct UnreadParts: Sendable {
     private var parts: [(name: String, error: any Error)] = []
 
@@ -16,23 +16,22 @@ package struct UnreadParts: Sendable {
     /// A sentence for each part, without a full stop.
     package var notes: [String] { parts.map { "\($0.name) is not included: \($0.error)" } }
 
-    /// The name of the part that a queue is.
+    /// Returns the name of a queue's part.
     package static func name(of queue: String) -> String { "queue \(queue)" }
 
-    /// Records the error of a part, the first one of each.
-    /// - Throws: an error that is not one of reading from Redis.
+    /// Records the first error of each part.
+    /// - Throws: the error if it did not occur while reading from Redis.
     package mutating func record(_ error: any Error, of name: String) throws {
         guard error is any RedisFailure else { throw error }
         if !names.contains(name) { parts.append((name, error)) }
     }
 
-    /// Adds those of another answer.
+    /// Adds the parts of another answer.
     package mutating func add(_ others: UnreadParts) {
         for part in others.parts where !names.contains(part.name) { parts.append(part) }
     }
 
-    /// Reads a queue, and records the error if it can't be read.
-    /// - Returns: `nil` if it can't.
+    /// Reads a queue. If that fails, it records the error and returns `nil`.
     package mutating func read<Value>(_ queue: String, _ body: () async throws -> Value) async throws -> Value? {
         do {
             return try await body()
@@ -56,7 +55,7 @@ package struct UnreadParts: Sendable {
         return values
     }
 
-    /// Throws the first error, if there is one: for an answer of which no part could be read.
+    /// Throws the first error, if there is one. Called if no part of an answer could be read.
     package func throwFirst() throws {
         if let first = parts.first { throw first.error }
     }

@@ -44,11 +44,11 @@ package struct QueueHistory: Sendable, Equatable {
         /// True if the points are sums of minutes; false if they are days.
         package var hasMinutes: Bool { step < QueueHistory.day }
 
-        /// The time for which a history that was read is new enough to be shown, in seconds.
+        /// The time for which a history can still be shown after it was read, in seconds.
         package var freshness: Int { step == QueueHistory.minute ? 4 : hasMinutes ? 20 : 60 }
     }
 
-    /// Two percentiles of a latency, estimated: off by less than half.
+    /// Two estimated percentiles of a latency. Each is off by less than half.
     package struct Percentiles: Sendable, Equatable {
         /// The median in milliseconds.
         package var p50: Double
@@ -205,7 +205,7 @@ extension QueueHistory.Percentiles {
 
 extension RedisClient {
     /// Sends commands together and waits for the answers, in their order.
-    /// - Returns: `nil` for a key of another type, which is not ours.
+    /// - Returns: for each command its reply; `nil` for a key of another type, which another program has written.
     /// - Throws: `RedisError`.
     package func call(_ commands: [RedisCommand]) async throws -> [RESPReply?] {
         try await commands.concurrentMap { command -> RESPReply? in
