@@ -90,7 +90,7 @@ package final class InvalidTokenClient: LoopBound {
         }
     }
 
-    /// - Parameter unread: gets the shards that can't be read. Other functions need all of them.
+    /// - Parameter unread: gets the shards that can't be read. The other functions fail if a shard can't be read.
     /// - Throws: `QueueFailure`, if the set is not divided; or another error.
     package func scan(
         after cursor: String?, count: Int = 500, withDetails: Bool, sets: TokenSets = .all, _ unread: inout UnreadParts
@@ -115,7 +115,7 @@ package final class InvalidTokenClient: LoopBound {
 
     /// Reads all marks that match, in the shards that can be read.
     /// - Parameters:
-    ///   - withDetails: false for the tokens only, if the filter is empty.
+    ///   - withDetails: false to read only the tokens. Ignored unless the filter is empty.
     ///   - unread: gets the other shards.
     ///   - page: gets the matching marks of each part; returns `false` to stop.
     /// - Throws: the first error if no shard can be read, or an error of `page`.

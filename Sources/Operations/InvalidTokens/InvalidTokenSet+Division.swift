@@ -20,7 +20,7 @@ extension InvalidTokenSet {
             })
     }
 
-    /// A key of a form that has something.
+    /// A key of a form, and the number of its tokens or registrations.
     struct Content: Sendable {
         var shard: Int
         var key: String
@@ -30,7 +30,7 @@ extension InvalidTokenSet {
     }
 
     /// Counts the tokens and registrations in each key of some shards of a form.
-    /// - Parameter completion: gets the keys that have some.
+    /// - Parameter completion: gets the keys that are not empty.
     func contents(of range: Range<Int>, among shards: Int, completion: @escaping Completion<[Content]>) {
         let places = range.flatMap { index in
             let shard = keys.shard(index, of: shards)
@@ -51,8 +51,8 @@ extension InvalidTokenSet {
             })
     }
 
-    /// Deletes a shard of a form: what ``contents(of:among:completion:)`` counts at last, so that it shows if a part is
-    /// left.
+    /// Deletes a shard of a form. The keys that ``contents(of:among:completion:)`` counts are deleted last, so that a count still finds a
+    /// shard that was deleted in part.
     func deleteShard(_ index: Int, of shards: Int, completion: @escaping Completion<Void>) {
         let shard = keys.shard(index, of: shards)
         unlink([shard.facts] + shard.detailHashes) { [self] result in
@@ -72,7 +72,7 @@ extension InvalidTokenSet {
             })
     }
 
-    /// The cursor after a part of a key that was copied, and the number of its tokens.
+    /// The result of copying a part of a key: the cursor of the next part, and the number of copied tokens.
     typealias Copied = (cursor: String, tokens: Int)
 
     /// Copies a part of a key to another form.

@@ -38,10 +38,10 @@ extension InvalidTokenSet {
         package var token: ByteBuffer
         /// The known facts about the mark; none if they were not read, or if another program added the token.
         package var details = InvalidTokenDetails()
-        /// The set that other programs read and that the token is in because of the mark; empty if there is none, or if it was not read.
+        /// The set for other programs that has the token because of this mark. Empty if there is none, or if marks were not read.
         package var set: TokenSets = []
 
-        /// Returns the marks of a token; one without details if it has none.
+        /// Returns the marks of a token. A token without marks gets one without details.
         static func marks(of found: Found) -> [Listed] {
             let own = found.sets.intersection(.own)
             guard !found.marks.isEmpty else { return [Listed(token: found.token, set: own)] }
@@ -55,10 +55,10 @@ extension InvalidTokenSet {
     package struct Page: Sendable {
         /// The cursor of the next part; `nil` after the last.
         package var cursor: String?
-        /// Any number of tokens, in no particular order; with details each of their marks.
+        /// Any number of tokens, in no particular order. With details, a token occurs once for each of its marks.
         package var tokens: [Listed]
-        /// The shard of which a key could not be read, and the error. The page then has no tokens, and the next one begins
-        /// after that key.
+        /// The shard with a key that could not be read, and the error. The page then has no tokens, and the next page begins after that
+        /// key.
         package var unread: (shard: String, failure: QueueFailure)?
     }
 
@@ -160,11 +160,11 @@ extension InvalidTokenSet {
 
     /// The number of registrations of a sample.
     private static let sample = 100
-    /// A time in milliseconds since 1970 from which it can't be one in seconds.
+    /// A smaller number is a time in seconds, and not in milliseconds, since 1970.
     private static let firstMillisecond: Int64 = 100_000_000_000
 
-    /// Finds registrations that are not as documented, in a sample of one shard: programs write them, too.
-    /// - Parameter completion: gets what is wrong with how many of them; `nil` if none is wrong.
+    /// Checks a sample of one shard's registrations, because other programs write them, too.
+    /// - Parameter completion: gets one of the mistakes, and the number of wrong registrations; `nil` if all are right.
     func badRegistrations(among shards: Int, completion: @escaping Completion<String?>) {
         let shard = keys.shard(.random(in: 0..<shards), of: shards)
         let key = shard.registrationHashes.randomElement() ?? shard.registrations

@@ -65,7 +65,7 @@ extension InvalidTokenLine: Shown {
 }
 
 extension InvalidTokenSet.Listed {
-    /// Returns each token of some marks once, if it is in a set that other programs read because of one of them.
+    /// Returns one mark of each token that is in a set for other programs because of a mark, if the filter includes that set.
     package static func tokens(of marks: [Self], in filter: InvalidTokenFilter) -> [Self] {
         // Without a filter the marks were not read, and those of a token follow one another.
         var last: ByteBuffer?
@@ -91,7 +91,7 @@ package struct InvalidTokenFilter: Equatable {
     package var reasons: [String] = []
     package var sources: [String] = []
     package var environments: [String] = []
-    /// The range of the time since which they are invalid, in milliseconds since 1970.
+    /// The range of the times at which they became invalid, in milliseconds since 1970.
     package var earliest: Int64?
     package var latest: Int64?
 
@@ -125,7 +125,7 @@ package struct InvalidTokenFilter: Equatable {
 
     package var isEmpty: Bool { self == InvalidTokenFilter() }
 
-    /// The sets that other programs read in its environments: production's unless it names some.
+    /// The sets for other programs of its environments; production's if it names no environment.
     package var ownSets: TokenSets {
         environments.isEmpty ? .production : TokenSets(environments.map { .of(ByteBuffer(string: $0)) })
     }

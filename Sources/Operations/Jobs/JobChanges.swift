@@ -12,7 +12,7 @@ package struct JobChanges {
         package var claimed = 0
         /// Jobs that match and are too large to be handled.
         package var tooLarge = 0
-        /// Jobs that were pushed to another queue, and were claimed before they could be removed: both may be sent.
+        /// Jobs that were pushed to another queue, and were claimed here before they could be removed. Both copies may be sent.
         package var doubled = 0
         /// Dead letters that were evicted to stay within the limits.
         package var evicted = 0
@@ -32,16 +32,17 @@ package struct JobChanges {
     private let limit: Int
     /// Pushes jobs elsewhere before they are removed.
     private let push: (([StoredJob]) async throws -> Void)?
-    /// The queue to which jobs are moved: their notifications are added to the totals of their campaigns there.
+    /// The target of a move. The moved notifications are added to the totals of their campaigns there.
     private var target: (client: RedisClient, keys: QueueKeys)?
-    /// The campaigns of moved jobs whose total is known, and true for those that the move has opened in the other queue.
+    /// The campaigns of moved jobs. The value is `nil` if the total is unknown, and true if the move has opened the campaign in the other
+    /// queue.
     private var campaigns: [Name: Bool?] = [:]
     private var pace = RequeuePace(perSecond: nil)
     package private(set) var tally = Tally()
 
     /// - Parameters:
     ///   - limit: the maximum number of jobs.
-    ///   - push: with the action ``JobAction/remove``.
+    ///   - push: pushes jobs elsewhere; only with the action ``JobAction/remove``.
     package init(
         _ jobs: QueueJobs, _ action: JobAction, _ filter: JobFilter, limit: Int? = nil,
         push: (([StoredJob]) async throws -> Void)? = nil
@@ -51,7 +52,7 @@ package struct JobChanges {
         self.action = action
         var filter = filter
         if case .run = action {
-            // The others are due already.
+            // Jobs in other states are due already.
             let states = StoredJob.State.postponed
             filter.states = filter.states.isEmpty ? states : filter.states.intersection(states)
         }
@@ -205,7 +206,7 @@ package struct JobChanges {
         pace.moved(changed.changed, at: .now())
         tally.evicted += changed.evicted
         if push != nil { tally.doubled += chosen.count - changed.changed }
-        // An estimate: it is unknown which of them were no longer in place, but there are rarely any.
+        // An estimate: some may no longer have been in place, and it is unknown which. That is rare.
         tally.notifications += chosen.prefix(changed.changed).reduce(0) { $0 + $1.notifications }
         return changed
     }

@@ -3,7 +3,7 @@ import PrintableText
 import PushJob
 import PushQueue
 
-/// Selects jobs: those that match one value of each kind that is given.
+/// Selects jobs. For each property that has values, a job must match one of them.
 package struct JobFilter: Sendable, Equatable {
     /// The states of the jobs; empty for all.
     package var states: Set<StoredJob.State> = []
@@ -88,7 +88,7 @@ package struct JobFilter: Sendable, Equatable {
         }
     }
 
-    /// Says that no job matches.
+    /// Returns the sentence that no job matches.
     /// - Parameters:
     ///   - looked: the number of jobs that were examined.
     ///   - queues: the number of queues.
@@ -113,7 +113,7 @@ package struct JobFilter: Sendable, Equatable {
         return !ids.isEmpty && other == JobFilter()
     }
 
-    /// True if jobs must be decoded to know whether they match.
+    /// True if jobs must be decoded to compare them.
     var readsJobs: Bool {
         !(ids.isEmpty && tokens.isEmpty && apps.isEmpty && topics.isEmpty && campaigns.isEmpty && fair.isEmpty
             && labels.isEmpty) || since != nil

@@ -12,17 +12,17 @@ package enum JobPush {
         case repeated
         /// Another request had the same name, so nothing was pushed.
         case otherRequest
-        /// None is: the maximum number of jobs wait.
+        /// Nothing was pushed, because the maximum number of jobs wait.
         case listIsTooLong(length: Int)
     }
 
     /// A request that must push its jobs once, also if it is repeated.
     package struct Request: Sendable {
-        /// The name that its repetitions have.
+        /// The name, by which a repetition is recognized.
         package let name: String
         /// The digest of its jobs.
         package let digest: String
-        /// The time in seconds for which it is known.
+        /// The time for which Redis remembers the request, in seconds.
         package let seconds: Int
 
         package init(name: String, digest: String, seconds: Int) {
@@ -33,7 +33,7 @@ package enum JobPush {
     /// Pushes jobs at the tail of a queue's list, all or none, in one step. Those with `replaces` become the newest of their
     /// keys.
     /// - Parameters:
-    ///   - maximumLength: the number of jobs in the list, with the sorted jobs, from which nothing is pushed.
+    ///   - maximumLength: if so many jobs wait in the list and among the sorted jobs, nothing is pushed.
     ///   - areNew: false for jobs that were pushed before: a newer one may have replaced them.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`. Nothing was pushed, except perhaps if the
     ///   error is one that ``RedisError/mayHaveBeenExecuted``.
@@ -56,7 +56,7 @@ package enum JobPush {
         }
     }
 
-    /// Returns the command that pushes jobs, of which those with `replaces` become the newest of their keys.
+    /// Returns the command that pushes jobs. Jobs with `replaces` become the newest of their keys.
     /// - Parameter first: true to put them at the head of the list.
     package static func command(_ jobs: [ByteBuffer], _ keys: QueueKeys, first: Bool = false) -> RedisCommand {
         let newest = NewestJob.ofProducer(jobs, now: Moment.now)

@@ -9,7 +9,7 @@ package struct JobRow: Sendable {
     package let queue: String
     package let job: StoredJob
     package let now: Int64
-    /// The id of the job, or the campaign, that has replaced it, if that was asked.
+    /// The ID of the newer job that replaces it, or its campaign. `nil` if there is none, or if that was not read.
     package var replacedBy: String?
     /// The findings of a check of the job, if it was checked.
     package var verdicts: [Verdict] = []
@@ -25,7 +25,7 @@ package struct JobRow: Sendable {
 
     package init(queue: String, job: StoredJob, now: Int64) { (self.queue, self.job, self.now) = (queue, job, now) }
 
-    /// Finds out which of some jobs of a queue another has replaced. One that is scheduled is no older than others yet.
+    /// Finds the replacements of a queue's jobs. A job that is scheduled cannot be replaced yet.
     /// - Throws: `RedisError`.
     package static func findReplacements(
         of rows: inout [JobRow], _ client: RedisClient, _ keys: QueueKeys

@@ -46,8 +46,7 @@ package enum JobAction: Sendable {
     }
 }
 
-/// The writer of changes of chosen jobs, in one call for some jobs of one place. Jobs that are no longer in their place
-/// are left alone.
+/// The writer of changes, with one call for some jobs of one place. Jobs that are no longer in their place are left alone.
 struct JobWriter {
     struct Changed: Sendable, Equatable {
         /// Jobs that were still in place.

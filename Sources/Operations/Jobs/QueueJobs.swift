@@ -49,7 +49,7 @@ package struct QueueJobs: Sendable {
     package let keys: QueueKeys
     let format: JobFormat
     let limits: QueueLimits
-    /// The results that the queue keeps; `nil` if no worker has said it.
+    /// The results that the queue keeps; `nil` if no worker has recorded that.
     var resultsKept: ResultsKept?
 
     /// - Parameter client: a client of the server that has the queue.
@@ -63,8 +63,7 @@ package struct QueueJobs: Sendable {
 
     // MARK: Reading
 
-    /// Reads one page of the list, the inbox, the sorted jobs, which are read in the order in which they are sent, or of
-    /// postponed jobs.
+    /// Reads one page of a place that is not a lane's claims. Sorted jobs are read in the order in which they are sent.
     /// - Parameters:
     ///   - fromHead: true to begin at the end from which workers claim.
     ///   - latestFirst: true to begin with the postponed job that is due last.
@@ -116,8 +115,8 @@ package struct QueueJobs: Sendable {
 
     /// Reads all jobs of some states.
     /// - Parameters:
-    ///   - inOrder: true to list the jobs, those that are sent next first. Otherwise the list is read from its tail, and the
-    ///     sorted jobs come after it: a worker may sort jobs of the list in the meantime.
+    ///   - inOrder: true to begin with the jobs that are sent next. Otherwise no job is missed that a worker sorts in the meantime: the
+    ///     list is read from its tail, and the sorted jobs after it.
     ///   - body: gets the jobs of each page that match, and Redis' time; returns false to stop.
     /// - Returns: the number of jobs that were examined.
     /// - Throws: `RedisError`, `QueueFailure/unexpectedReply(_:)`, or an error of `body`.
@@ -149,7 +148,7 @@ package struct QueueJobs: Sendable {
         return looked
     }
 
-    /// As a script refuses one.
+    /// The same error as that of a script.
     private static var unknownCursor: RedisError {
         .server(RedisServerError(text: "ERR jobs: a cursor that no reply had"))
     }
@@ -258,13 +257,13 @@ package struct QueueJobs: Sendable {
         var text: String { (skipped > 0 ? "\(skipped)+" : "") + (position ?? "") }
     }
 
-    /// Returns the places of the jobs, in the order in which jobs pass through them or, if they are listed, in which waiting
-    /// jobs are sent.
+    /// Returns the places of the jobs, in the order in which jobs pass through them. With `inOrder`, the places of waiting jobs are in the
+    /// order in which these are sent.
     private func places(_ filter: JobFilter, inOrder: Bool) async throws -> [Place] {
         let waiting: [Place] = inOrder ? [.inbox, .sorted, .list] : [.list, .inbox, .sorted]
         var places = filter.includes(.waiting) ? waiting : []
         if filter.includes(.claimed) {
-            // By name: the order of their leases changes with each renewal, and a list continues from call to call.
+            // Sorted by name, because a listing continues from call to call, and the order of leases changes with each renewal.
             let lanes = try await client.call(RedisCommand("ZRANGE", keys.workers, "0", "-1")).root.children
             places += lanes.compactMap(\.string).sorted().map { .claimed(lane: $0) }
         }

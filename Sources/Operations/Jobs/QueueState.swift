@@ -7,14 +7,14 @@ package struct QueueState: Sendable {
     package let queue: String
     /// False if no worker claims from the queue; `nil` if unknown.
     package private(set) var hasWorkers: Bool?
-    /// The reason for which the queue is paused; `nil` if it is not.
+    /// The reason of the pause; `nil` if the queue is not paused.
     package private(set) var pause: String?
     /// The names of the workers' apps; `nil` if unknown.
     package private(set) var apps: Set<String>?
     /// The workers' apps, each once; `nil` if unknown.
     package private(set) var reported: [WorkerReport.App]?
 
-    /// Reads the state. What a Redis user has no permission to read stays unknown.
+    /// Reads the state. Facts that the Redis user has no permission to read stay unknown.
     /// - Parameter configured: the apps of the settings, in case the queue has no worker.
     /// - Throws: `RedisError` if there is no answer.
     package static func read(
@@ -31,7 +31,8 @@ package struct QueueState: Sendable {
             if !reports.isEmpty, reports.count == living.count, reports.allSatisfy({ $0.moreApps == 0 }) {
                 let apps = reports.flatMap(\.apps)
                 state.apps = Set(apps.map(\.name))
-                // Those with other topics under the same name are apps of their own. Reports have a limited number of topics.
+                // Apps with the same name and different topics are different apps. A report with the maximum number of topics may lack
+                // some.
                 var known = Set<[String]>()
                 if apps.allSatisfy({ $0.topics.count < WorkerReport.maximumTopics }) {
                     state.reported = apps.filter { known.insert([$0.name] + $0.topics).inserted }

@@ -54,7 +54,7 @@ package struct StoredJob: Sendable {
 
     /// - Parameters:
     ///   - due: the due time of a postponed job; `nil` for other jobs.
-    ///   - hasFailed: true for a postponed job that waits for its next attempt.
+    ///   - hasFailed: true for a postponed job that failed.
     ///   - format: its format; `nil` to not decode it.
     package init(
         _ body: ByteBuffer, size: Int, due: Int64? = nil, hasFailed: Bool = false, lane: String? = nil,
@@ -63,7 +63,7 @@ package struct StoredJob: Sendable {
         self.init(body, size: size, due: due, hasFailed: hasFailed, lane: lane, member: nil, format: format)
     }
 
-    /// Makes a sorted job from the member of the set, whose wrapper is only that of its place.
+    /// Makes a sorted job from a member of the set, without the wrapper that only sorted jobs have.
     /// - Parameters:
     ///   - size: the size of the member in bytes.
     ///   - format: its format; `nil` to not decode it.
@@ -103,7 +103,7 @@ package struct StoredJob: Sendable {
 
     /// The bytes that Redis has in its place.
     var stored: ByteBuffer { sorted?.replacing(by: body) ?? body }
-    /// The number of these bytes that are before the producer's.
+    /// The offset of the producer's bytes in ``stored``.
     var start: Int { envelope.original.lowerBound + (sorted?.lead.readableBytes ?? 0) }
 
     /// True if all of its bytes were read.
@@ -161,7 +161,7 @@ package struct StoredJob: Sendable {
 struct SortedMember {
     private static let (prefix, name) = (Array(#"{"apns_worker":1,"claim":"sorted:"#.utf8), Array(#"","job":"#.utf8))
 
-    /// The bytes before the job; none if no worker wrote the member, which then is a job itself.
+    /// The bytes before the job. Empty if the member is a job itself, which no worker has written.
     let lead: ByteBuffer
     /// The job as it was in the list, where it may have had a wrapper of its own.
     let job: ByteBuffer

@@ -13,7 +13,7 @@ package struct ResultFilter: Equatable, Sendable {
     package var fair: Set<Name> = []
     /// Labels, such as `country=de`.
     package var labels: Set<Name> = []
-    /// Results that are not of a notification, such as `campaign_finished`.
+    /// Kinds of results that are not about a notification, such as `campaign_finished`.
     package var events: Set<String> = []
     package var attempt: Int?
 
@@ -64,7 +64,7 @@ package struct ResultFilter: Equatable, Sendable {
 
     package var isEmpty: Bool { self == ResultFilter() }
 
-    /// True if it names jobs or devices, for which there should be results.
+    /// True if it names jobs or devices, so that results are expected.
     package var namesOne: Bool { !ids.isEmpty || !tokens.isEmpty }
 
     package func matches(_ result: StoredResult) -> Bool {

@@ -36,12 +36,12 @@ package struct ResultGroup: Sendable {
     /// The beginning of a group that a consumer has opened.
     package enum Opening: Sendable, Equatable {
         case existing
-        /// It is new, and gets none of this number of entries, which the stream has.
+        /// It is new, and gets none of the entries that the stream has.
         case new(skipped: Int)
-        /// It was lost, and continues after what it has handled.
+        /// It was lost, and continues after the entries that it has handled.
         case continued(Position)
-        /// It was lost with entries of the stream that it may not have handled, and begins with the first one that is left.
-        /// `lost` is its last position.
+        /// It was lost, and so were entries that it may not have handled. It begins with the first entry that is left. `lost` is its last
+        /// position.
         case restarted(lost: Position?)
     }
 
@@ -63,7 +63,7 @@ package struct ResultGroup: Sendable {
 
     /// Opens the group for this consumer, and creates it and the stream if they do not exist.
     /// - Parameters:
-    ///   - milliseconds: the time since 1970 from which on a new group gets results; `nil` for new results only.
+    ///   - milliseconds: a new group gets results from this time on, in milliseconds since 1970; `nil` for new results only.
     ///   - last: the last known position of a group that was lost; `nil` if this consumer had none.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     package func open(since milliseconds: Int64?, after last: Position? = nil) async throws -> Opening {
@@ -169,7 +169,7 @@ package struct ResultGroup: Sendable {
     package func reclaim(_ entries: [String], idle: Int) async throws -> ResultPage {
         guard !entries.isEmpty else { return ResultPage() }
         let page = ResultPage(try await client.call(claim(entries, idle: idle)).root)
-        // Redis 7 drops them itself; 6.2 replies with nil in their places.
+        // Redis 7 acknowledges dropped entries itself; 6.2 replies with `nil` in their places.
         if page.entries.count < entries.count { try await acknowledgeDropped(entries) }
         return page
     }
@@ -213,7 +213,7 @@ package struct ResultGroup: Sendable {
 
     // MARK: Parked results
 
-    /// Parks a result, unless it was read from there. Its entry can then be acknowledged.
+    /// Parks a result, unless it is parked already. Its entry can then be acknowledged.
     /// - Throws: `RedisError`.
     package func park(_ result: StoredResult) async throws {
         guard result.parkedAs == nil else { return }

@@ -6,7 +6,7 @@ import PushQueue
 package struct ResultLine: Sendable {
     package let queue: String
     package private(set) var result: StoredResult
-    /// Members that its JSON lacks.
+    /// The names of members that its JSON omits.
     var omitted: Set<String> = []
 
     package init(queue: String, result: StoredResult) { (self.queue, self.result) = (queue, result) }

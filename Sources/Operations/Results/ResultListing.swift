@@ -6,7 +6,7 @@ package struct ResultListing: Sendable {
     package var results: [StoredResult] = []
     /// The number of results that were examined.
     package var looked = 0
-    /// The id of the last result that was examined; `nil` if it was the last one.
+    /// The ID of the last result that was examined; `nil` if no more follow.
     package var cursor: String?
 
     /// The order and the period of a listing.

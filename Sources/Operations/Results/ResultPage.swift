@@ -7,7 +7,7 @@ import Redis
 package struct ResultPage: Sendable {
     /// The results in the order of the entries.
     package let results: [StoredResult]
-    /// The ids of the entries, each of which has at least one result.
+    /// The IDs of the entries. Each entry has at least one result.
     package let entries: [String]
 
     package init() {
@@ -53,15 +53,15 @@ package struct ResultPage: Sendable {
         return ResultPage(reply.root, newestFirst: newestFirst)
     }
 
-    /// Why the rest of the results was not examined.
+    /// The limit that ended a search before all results were examined.
     package enum Rest: Sendable { case time, number }
 
     /// Reads the newest results of a queue in pages.
     /// - Parameters:
-    ///   - most: the number of results to examine, after which the search ends with the entry.
+    ///   - most: the number of results to examine. The search ends after the entry that reaches it.
     ///   - end: the time at which the search ends; `nil` for none.
     ///   - body: gets the results of a page; returns false to stop.
-    /// - Returns: the number of results that were examined, and whether there are more.
+    /// - Returns: the number of results that were examined, and the limit that ended the search, if one did.
     /// - Throws: `RedisError`.
     static func newest(
         lookingAt most: Int, until end: ContinuousClock.Instant?, _ client: RedisClient, _ keys: QueueKeys,
@@ -99,7 +99,7 @@ struct ResultEntry {
         self.fields = fields
     }
 
-    /// At least one.
+    /// The results of the entry, at least one.
     var results: [StoredResult] {
         guard let text = fields.first(where: { $0.name == "results" })?.value, let read = EncodedResults(text) else {
             return [StoredResult(entry: id, index: 0, fields: fields)]

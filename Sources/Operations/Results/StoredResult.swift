@@ -46,7 +46,7 @@ package struct StoredResult: Sendable {
         fields.first { $0.name == "labels" }.map { JobLabels.read($0.value) } ?? [:]
     }
 
-    /// An id before those of all entries.
+    /// An ID before the IDs of all entries.
     package static let beginning = "0-0"
 
     /// The position of a result in the stream.
@@ -73,7 +73,7 @@ package struct StoredResult: Sendable {
 
         var entry: String { "\(milliseconds)-\(number)" }
 
-        /// The greatest id before that of the entry.
+        /// The greatest ID before the entry.
         var previousEntry: String {
             if number > 0 { return "\(milliseconds)-\(number - 1)" }
             return milliseconds > 0 ? "\(milliseconds - 1)-\(UInt64.max)" : "0-0"
