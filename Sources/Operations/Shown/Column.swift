@@ -13,16 +13,16 @@ package protocol Shown: ColumnValue, Sendable {
     func writeObject(to json: inout ByteBuffer, isDetailed: Bool)
 }
 
-/// What is known about a thing in one respect: a member of its JSON, a column of a table, a fact of its page.
+/// A property of a thing: a member of its JSON, a column of a table, a fact of its page.
 package struct Column<Thing>: Sendable {
-    /// The name of the member; empty for what only people see.
+    /// The name of the member; empty for a column that is not in the JSON.
     package let name: String
     /// A sentence for the readers of the JSON.
     package let meaning: String
     package let kind: ColumnKind
     package let title: String
     package let places: ColumnPlaces
-    /// The title of the column whose cells have it in their second line, in the list of a page; `nil` for a column of its own.
+    /// In lists of pages, the title of the column that shows this value in the second line of its cells; `nil` for a column of its own.
     package let under: String?
     /// True for a member that only the JSON of a single thing has, because it is large or needs a right.
     let isDetail: Bool
@@ -58,7 +58,7 @@ package struct Column<Thing>: Sendable {
     func cell(_ thing: Thing, now: Int64) -> String { kind.cell(value(thing), now: now) ?? "-" }
 }
 
-/// The places in which people see a column.
+/// The places where people see a column.
 package struct ColumnPlaces: OptionSet, Sendable {
     package let rawValue: Int
     package init(rawValue: Int) { self.rawValue = rawValue }
@@ -76,7 +76,7 @@ package struct ColumnPlaces: OptionSet, Sendable {
     package static let all: Self = [.table, .list, .facts]
 }
 
-/// What a value stands for, which decides how people see it.
+/// The meaning of a value, which decides how people see it.
 package enum ColumnKind: Sendable {
     /// A text, number, switch or list without a unit.
     case plain
@@ -185,9 +185,9 @@ extension Optional: ColumnValue where Wrapped: ColumnValue {
 }
 
 package struct Columns<Thing>: Sendable {
-    /// In the order in which people see them.
+    /// The columns in the order in which people see them.
     package let all: [Column<Thing>]
-    /// Those of the JSON, in its order.
+    /// The columns of the JSON, in its order.
     fileprivate let inJSON: [Column<Thing>]
     package let members: ShownMembers
 
@@ -212,7 +212,7 @@ package struct Columns<Thing>: Sendable {
             })
     }
 
-    /// Returns those that people see in one of some places.
+    /// Returns the columns of some places.
     package func shown(in places: ColumnPlaces) -> [Column<Thing>] {
         all.filter { !$0.places.isDisjoint(with: places) }
     }
@@ -337,7 +337,7 @@ extension Shown {
         }
     }
 
-    /// Returns the text of a column; `nil` for an unknown value, and for one that is no text.
+    /// Returns the text of a column; `nil` for an unknown value, and for one that is not a text.
     package func value(of name: String) -> String? {
         switch Self.columns.all.first(where: { $0.name == name })?.value(self) {
         case .text(let text): text

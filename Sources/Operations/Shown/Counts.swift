@@ -6,11 +6,11 @@ package protocol Listed: Shown {
     /// The word for several of them, and an option that makes the list shorter.
     static var things: String { get }
     static var narrowing: String { get }
-    /// The columns by which they are counted.
+    /// The columns that they can be counted by.
     static var groups: [String] { get }
     /// The labels of its job; `nil` for things that have none.
     var labels: [String: String]? { get }
-    /// Returns the value by which it is counted; `nil` if it is unknown.
+    /// Returns the value of a group; `nil` if it is unknown.
     func group(_ name: String) -> String?
 }
 
@@ -36,7 +36,7 @@ extension JobRow: Listed {
     /// The reason of a job is that of its last failure.
     package func group(_ name: String) -> String? { value(of: name == "reason" ? "error" : name) }
 
-    /// True if jobs must be read to be counted by some columns.
+    /// Returns true if jobs must be decoded to count them by some columns.
     package static func mustRead(for groups: [String]) -> Bool {
         !Set(groups).isSubset(of: ["state", "reason", "deferral", "queue"])
     }
@@ -61,7 +61,7 @@ extension InvalidTokenLine: Listed {
 /// Numbers of things by some of their columns.
 package struct Counts<Row: Listed>: Sendable {
     package let groups: [String]
-    // Values are their bytes: those that look alike are counted apart.
+    // Values are compared by their bytes, so those that look alike are counted apart.
     private var counts: [[Name?]: Int] = [:]
 
     package init(by groups: [String]) { self.groups = groups }
@@ -84,7 +84,7 @@ package struct Counts<Row: Listed>: Sendable {
         counts[groups.map { value($0).map { Name($0) } }, default: 0] += count
     }
 
-    /// Returns a number as a JSON object; unknown values are missing.
+    /// Returns a row as a JSON object without unknown values.
     package func json(_ row: (values: [String?], count: Int)) -> String {
         let known = zip(groups, row.values).compactMap { name, value in value.map { (name, JSONLine.quoted($0)) } }
         let members = (known + [("count", "\(row.count)")]).sorted { $0.0 < $1.0 }.map {

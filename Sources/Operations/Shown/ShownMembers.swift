@@ -18,7 +18,7 @@ package struct ShownMembers: Sendable {
     let isOpen: Bool
     package let all: [Member]
 
-    /// The things that commands print as JSON, each before those that its members are.
+    /// The things that commands print as JSON. Each is followed by the things that are its members.
     package static let ofCommands: [ShownMembers] = {
         var known: Set<String> = []
         return [
@@ -37,7 +37,7 @@ package struct ShownMembers: Sendable {
 }
 
 extension ColumnForm {
-    /// The thing that values have, or that lists of values have.
+    /// The thing that a value is or contains; `nil` if it is a text, number or switch, or contains only these.
     fileprivate var part: ShownMembers? {
         switch self {
         case .text, .number, .decimal, .flag: nil

@@ -5,7 +5,7 @@ package struct AppStatus: Sendable {
     package enum State: String, CaseIterable, Sendable {
         case connected, idle, connecting, unconnected, unavailable, refused, blocked, paused, unknown
 
-        /// The state of an app in some lanes, apart from an operator's pause: the worst one or, if they send, that of their
+        /// The worst state of an app in some lanes, regardless of an operator's pause. If the lanes send, it is the state of their
         /// connections.
         package init(of lanes: [WorkerReport.App]) {
             self =

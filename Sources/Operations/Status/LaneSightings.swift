@@ -102,7 +102,7 @@ struct LaneSightings {
         return worker
     }
 
-    /// The lane that these are in its queues.
+    /// The status of the lane, if all sightings are of one lane.
     private var lane: LaneStatus {
         LaneStatus(
             index: last?.report?.lane ?? 0, queues: all.map(\.queue).sorted(), claimed: claimed,

@@ -1,6 +1,6 @@
 import PushQueue
 
-/// A problem that needs an operator: a kind from the table of problems, and what has it.
+/// A problem that needs an operator: a kind from the table of problems, and a finding of that kind.
 package struct Problem: Sendable {
     package let kind: Kind
     private let finding: Finding
@@ -16,9 +16,9 @@ package struct Problem: Sendable {
     package var message: String { finding.message }
     /// The time at which it began, in milliseconds since 1970, if known.
     package var since: Int64? { finding.since }
-    /// The first thing to do, as a clause; empty if the remedies are all.
+    /// The first thing to do, as a clause; empty if that is a remedy.
     package var hint: String { finding.hint ?? kind.hint }
-    /// The things that help, in the order in which they make sense.
+    /// The remedies, in the order in which an operator should try them.
     package var remedies: [Remedy] { finding.remedies }
 
     package var subject: String { object.name }
@@ -92,11 +92,11 @@ package struct ProblemLimits: Sendable {
     package var age: Int64?
     /// The maximum number of a queue's dead letters; `nil` for any number.
     package var dead: Int?
-    /// The maximum share of dead letters in the day's outcomes of a queue; `nil` for ``defaultDeadShare``, and at
-    /// least ``leastDead`` of them.
+    /// The maximum share of dead letters in the day's outcomes of a queue. `nil` for ``defaultDeadShare`` if there are at least
+    /// ``leastDead`` dead letters.
     package var deadShare: Double?
-    /// The maximum share of invalid tokens among the day's of a queue that were sent to; `nil` for ``defaultInvalidShare``, and
-    /// at least ``leastInvalid`` of them.
+    /// The maximum share of invalid tokens among the tokens that a queue has sent to today. `nil` for ``defaultInvalidShare`` if there are
+    /// at least ``leastInvalid`` invalid tokens.
     package var invalidShare: Double?
 
     package static let defaultAge: Int64 = 10 * 60_000

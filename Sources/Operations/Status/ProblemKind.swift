@@ -26,7 +26,7 @@ extension Problem {
         /// The first thing to do, as sentences in Markdown.
         package let action: String
         package let alert: Alert?
-        /// Finds the problems of the kind in a fleet's status; `nil` if the status does not have the measure.
+        /// Finds the problems of the kind in a fleet's status; `nil` if only metrics show them.
         let find: (@Sendable (FleetStatus, ProblemLimits) -> [Finding])?
 
         init(

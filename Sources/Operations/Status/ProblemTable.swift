@@ -2,14 +2,14 @@ import PushQueue
 import Redis
 
 extension Problem {
-    /// All kinds of problems, those first that cause others. A new problem is a row here and, unless it has one, a field
-    /// of ``FleetStatus`` or a metric that measures it.
+    /// All kinds of problems, causes before their effects. A new problem is a row here and, unless it has one, a field of ``FleetStatus``
+    /// or a metric that measures it.
     package static let table: [Kind] =
         ofServers + ofRedis + ofQueues + ofJobs + ofWorkers + ofObstacles + ofProcesses + ofScopes + ofApps + ofAnswers
 
     // MARK: Redis
 
-    /// What a server reports about itself; ``QueueServer`` has the conditions and the words.
+    /// Problems that a Redis server reports about itself. ``QueueServer`` has the conditions and the words.
     private static let ofServers = QueueServer.Finding.Kind.allCases.map { kind in
         func row(
             _ severity: Kind.Severity, _ condition: String, _ action: String, _ alert: Alert? = nil
@@ -345,7 +345,7 @@ extension Problem {
                 "Too many of its notifications failed. The rest waits in Redis, and can expire.",
                 "max by (job, queue) (apns_worker_campaigns_stopped) > 0")
         ) { status, _ in
-            // Each once for all of its queues.
+            // One problem for all queues of a campaign.
             var found: [String: (reason: String, since: Int64?, queues: [String])] = [:]
             for queue in status.queues {
                 for (campaign, stop) in queue.stoppedCampaigns {
@@ -412,7 +412,7 @@ extension Problem {
 
     private static func deadLetters(_ queue: QueueStatus, _ limits: ProblemLimits) -> Finding? {
         guard queue.dead > 0 else { return nil }
-        // Without those that were sent again or deleted.
+        // Dead letters that were sent again or deleted do not count.
         let today = queue.today[Outcome.dead.rawValue] ?? 0
         let dead = min(today, queue.dead)
         let all = Outcome.allCases.reduce(0) { $0 + (queue.today[$1.rawValue] ?? 0) }
@@ -436,7 +436,7 @@ extension Problem {
             isShareExceeded
             ? "\(Words.number(dead)) of today's \(Words.number(all)) notifications became dead letters"
             : "\(Words.number(queue.dead)) dead letters"
-        // Counters have this reason instead of the rarest, and no dead letter has it.
+        // Counters sum up the rarest reasons under this name, which no dead letter has.
         let known = sorted.map(\.key).filter { $0 != MinuteCounts.otherReason }
         let reason = known.first { !DeadLetterRow.isMistakeOfJob($0) }
         let message = "queue \(queue.name): \(what)" + (words.isEmpty ? "" : " (\(words.joined(separator: ", ")))")
@@ -516,7 +516,7 @@ extension Problem {
         },
     ]
 
-    /// What keeps a worker from being ready. The worker has the words, and `/readyz` shows them with the hint.
+    /// Reasons why a worker is not ready. The worker has the words, and `/readyz` shows them with the hint.
     private static let ofObstacles = WorkerReport.Obstacle.Kind.allCases.map { kind in
         func row(
             _ severity: Kind.Severity, _ condition: String, hint: String = "", action: String = "",
@@ -620,7 +620,7 @@ extension Problem {
         }
     }
 
-    /// What only Prometheus measures, because it compares several moments of a process.
+    /// Problems that only Prometheus measures, because it compares several moments of a process.
     private static let ofProcesses: [Kind] = [
         Kind(
             "worker_restarts", .workers, .critical, "a worker restarts repeatedly",
@@ -677,7 +677,7 @@ extension Problem {
 
     // MARK: Apps
 
-    /// What the answers of APNs show of a scope; see ``ScopeStatus`` for the words.
+    /// Scopes that the answers of APNs show to be slow. ``ScopeStatus`` has the words.
     private static let ofScopes =
         ScopeRecord.Scope.allCases.reversed().map { scope in
             func row(
@@ -884,7 +884,7 @@ extension Problem {
     ]
 
     /// Returns the row of certificates that expire within some days.
-    /// - Parameter later: the days of a worse kind, which has the certificate instead.
+    /// - Parameter later: the days of the critical kind, which then has the certificate instead.
     private static func certificate(
         _ name: String, _ severity: Kind.Severity, days: Int64, below later: Int64?, action: String, _ alert: Alert
     ) -> Kind {
@@ -909,7 +909,7 @@ extension Problem {
         }
     }
 
-    /// What Prometheus measures better, because it compares counters of some minutes.
+    /// Problems that Prometheus measures better, because it compares the counters of some minutes.
     private static let ofAnswers: [Kind] = [
         Kind(
             "invalid_tokens", .apps, .warning,

@@ -4,7 +4,7 @@ import PushQueue
 package struct QueueStatus: Sendable {
     package var name: String
     package var waiting = 0, due = 0, later = 0, retrying = 0, claimed = 0
-    /// The others of `due` and `later` by kind, unless they are too many to count.
+    /// The scheduled and deferred jobs of ``due`` and ``later``, unless they are too many to count.
     package var scheduled, deferred: Int?
     package var dead = 0, deadBytes = 0, deadSampled = 0, cancelled = 0
     package var oldestAgeMs: Int64?
@@ -19,7 +19,7 @@ package struct QueueStatus: Sendable {
     package var stoppedCampaigns: [String: (reason: String, since: Int64?)] = [:]
     package var damagedCommands: [String] = []
     package var differentApps: [WorkersWithApps] = []
-    /// Jobs that could be in flight by now.
+    /// The number of jobs that could be in flight by now.
     package var ready: Int { waiting + due }
     package var error: String?
     package var unreachable = false

@@ -8,15 +8,15 @@ package enum Remedy: Sendable, Equatable {
     /// Shows the jobs with some IDs.
     case showJobs([String])
     case listDeadLetters(queue: String)
-    /// Counts the jobs of a queue by those that cause them.
+    /// Counts the jobs of a queue by campaign and `fair`.
     case countJobs(queue: String)
-    /// Counts the invalid tokens by what they are of.
+    /// Counts the invalid tokens by reason, topic and environment.
     case listInvalidTokens
     /// Sends dead letters again: those with a reason, or all of the queue.
     case requeue(queue: String, reason: String?)
     /// Lets all quiet workers claim jobs again.
     case unquiet
-    /// Starts another process, which only a host can do.
+    /// Starts another process. The dashboard has no button for that.
     case startWorker(queues: [String])
     /// Completes an interrupted change of the number of shards of the invalid tokens.
     case reshard(to: Int)
@@ -49,7 +49,7 @@ package enum Remedy: Sendable, Equatable {
         }
     }
 
-    /// Returns the command and its effect, as a clause; `nil` if the hint says it.
+    /// Returns the command and its effect, as a clause; `nil` if the hint already names the step.
     func words(_ access: FleetAccess) -> String? {
         let command = command(access)
         return switch self {

@@ -82,7 +82,7 @@ extension ScopeStatus: Shown {
 
 // The words of its problem.
 extension ScopeStatus {
-    /// Reasons that say what is wrong with device tokens.
+    /// The faults of device tokens, by reason.
     private static let ofTokens = [
         "BadDeviceToken": "of another environment", "InvalidToken": "of another environment",
         "DeviceTokenNotForTopic": "of another topic",

@@ -37,7 +37,7 @@ package struct StatusReader: Sendable {
         let lanes = LaneSightings(readings.flatMap(\.lanes))
         status.workers = lanes.workers(unwritable: status.unwritableQueues)
         let names = Set(lanes.reports.flatMap(\.apps).map(\.name) + apps).filter { !$0.isEmpty }
-        // The last statements of a process that hangs are out of date.
+        // The last reports of a process that hangs are out of date.
         let reports = lanes.without(Set(status.workers.filter(\.isSilent).map(\.name))).reports
         status.rate = reports.reduce(0) { $0 + $1.rate }
         let pauses = try await readShared(&status, names)

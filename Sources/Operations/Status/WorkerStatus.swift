@@ -13,14 +13,14 @@ package struct WorkerStatus: Sendable {
     package var startedAt, updatedAt, silenceMs, latenessMs: Int64?
     package var isSilent: Bool { latenessMs != nil }
     package var notReady: [String] = []
-    /// Those problems that are not about an app: an app's problems are shown with the app.
+    /// The problems that are not about an app. An app's problems are shown with the app.
     package var ownObstacles: [WorkerReport.Obstacle] = []
     package var failoverWatch: String?
     package var refusedReload: String?
     package var inFlight = 0, claimed = 0, done = 0, rate = 0.0
     package var leaseLeftMs: Int64 = 0
     package var redis = ""
-    /// Its lanes, by their index; not for programs.
+    /// Its lanes, by index. They are not in the JSON.
     package var laneStates: [LaneStatus] = []
 
     /// Sends a command to the worker, on all of its queues.

@@ -385,7 +385,7 @@ local function wrapped(head, original)
     return table.concat(parts) .. original .. '}'
 end
 
--- The notifications of the requeued jobs by campaign and by the counters of their ends: they have not ended after all.
+-- The notifications of the requeued jobs, by campaign and counter. They have not ended after all.
 local returning = {}
 
 local function add_returning(head, member, stop)
@@ -407,7 +407,8 @@ local function add_returning(head, member, stop)
     end
 end
 
--- Takes them out of the campaign's sums. A campaign that had finished has not, and is not reported as finished again.
+-- Subtracts requeued notifications from the campaign's counters. If the campaign had finished, it continues, and its end is not reported
+-- again.
 local function take_out(campaign, ended)
     local key = campaign_prefix .. campaign
     for counter, number in pairs(ended) do
@@ -421,7 +422,7 @@ local function take_out(campaign, ended)
         redis.call('HSET', key, 'reported', 1)
         redis.call('HDEL', key, 'finished_at')
     end
-    -- Its guard counts from numbers that must not be above those of now, or it would not see what ends next.
+    -- No number in the base of its guard may be above the present one, or the guard would not see the notifications that end next.
     local text = redis.pcall('HGET', key, 'guard')
     local guard = type(text) == 'string' and decoded_object(text) or {}
     if type(guard.base) == 'table' then

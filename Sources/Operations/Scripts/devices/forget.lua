@@ -23,7 +23,7 @@ local values, bytes_key = KEYS[1], KEYS[2]
 local kind, list_end, max_results = unpack(ARGV, 1, 3)
 local FIRST_VALUE, ARGUMENTS = 4, 4
 local types = { list = 'list', sorted = 'zset', results = 'stream', entries = 'stream' }
--- The number of jobs among which a job is searched that others were pushed before, and the size of all that a call searches.
+-- Producers may have pushed other jobs before a job: it is searched among at most MOST_NEW jobs. A call searches at most `search_bytes`.
 local MOST_NEW, search_bytes = 2048, 1048576
 
 if not types[kind] then

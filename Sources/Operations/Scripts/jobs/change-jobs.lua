@@ -153,7 +153,7 @@ end
 call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
 
 if counter == 'moved' then
-    -- They are no longer of this queue's total, and the rest may have ended.
+    -- They no longer belong to this queue's total, and all others may have ended.
     for campaign, number in pairs(by_campaign) do
         local key = campaign_prefix .. campaign
         local total = redis.pcall('HGET', key, 'total')
