@@ -83,12 +83,12 @@ struct CampaignAccountTests {
             _ = try await scene.desk().perform(undo)
             #expect(try await Self.counts(scene).ended == 1)
             #expect(try Self.finished(scene) == 0)
-            // The rest of the list arrives, and all is cancelled: nothing is left.
+            // The rest of the list arrives, and all jobs are cancelled, so no notification is left.
             try scene.push(Self.job("b"))
             _ = try await scene.desk().perform(cancel)
             #expect(try await Self.counts(scene).finishedAt != nil)
             #expect(try Self.finished(scene) == 1)
-            // Undone again, it has not finished, and its second end is not reported again.
+            // After another requeue it has not finished, and its second end is not reported again.
             _ = try await scene.desk().perform(undo)
             let counts = try await Self.counts(scene)
             #expect(counts.finishedAt == nil && counts.left == 3)
@@ -119,7 +119,7 @@ struct CampaignAccountTests {
         }
     }
 
-    /// Jobs that have the time at which they were made.
+    /// Jobs with the time at which they were made.
     private struct TimedJobs: TestJobs {
         let count = 2
 

@@ -5,7 +5,7 @@ import Testing
 @Suite("The rate of a campaign over time")
 struct CampaignPaceTests {
     private static let day: Int64 = 86_400
-    /// A midnight.
+    /// A midnight, in seconds since 1970.
     private static let start: Int64 = 20_000 * day
 
     private static func periods(_ fields: [(after: Int64, length: Int64, ended: Int)]) throws -> [CampaignCounts.Period]

@@ -106,7 +106,7 @@ struct CampaignSendTests {
             #expect(try await cursor.push(try jobs.jobs(after: 0, atMost: 4, bytes: 0), after: 0).state == .pushed)
             let full = try await cursor.ask(after: 4, count: 2)
             #expect(full.state == .full && full.waiting == 4 && full.unended == 60)
-            // Workers have claimed the jobs, and 20 of the 40 notifications have ended.
+            // Workers have claimed the jobs, and 20 of their 40 notifications have ended.
             try scene.run("DEL", Self.list)
             #expect(try await cursor.ask(after: 4, count: 1).state == .full)
             try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "15", "dead", "5")

@@ -5,7 +5,6 @@ import PushQueue
 import TestSupport
 import Testing
 
-/// The changes that commands, pages and the API run.
 @Suite("Changes of operators")
 struct ChangeTests {
     private static let now = Int64(Date().timeIntervalSince1970 * 1000)
@@ -53,7 +52,7 @@ struct ChangeTests {
             let desk = try scene.desk()
             let plan = try await desk.plan(change)
             #expect(plan.count == 3)
-            // The answer takes longer than the letters are young, and three others arrive.
+            // The operator answers after more than 15 s, and three dead letters were added since the count.
             for id in ["later-1", "later-2", "later-3"] { try scene.bury(id, at: Self.now + 5000) }
             let other = try DeadLettersChange(.requeue, ["id": "a"], now: Self.now)
             _ = try await scene.desk(by: "bob").perform(other)
@@ -78,7 +77,7 @@ struct ChangeTests {
             let desk = try scene.desk("a", "b")
             let plan = try await desk.plan(change)
             #expect(plan.parts.map(\.count) == [8, 3])
-            // It takes two seconds, after which all are older than three.
+            // At this rate it takes two seconds. Then all dead letters are older than three seconds.
             #expect(try await desk.apply(change, plan).parts.map(\.count) == [8, 3])
         }
     }
@@ -100,12 +99,12 @@ struct ChangeTests {
             let cancelled = try await desk.apply(Self.jobs(.cancel, ["campaign": "spring"]), plan)
             #expect(cancelled.count == 3 && cancelled.sentence == "cancelled 3 jobs of queue sk (3 waiting)")
             #expect(try scene.run("LLEN", "queue:sk").number == 0)
-            // And they return to the list that the workers read, at its end.
+            // They return to the end of the list that the workers read.
             let requeue = try DeadLettersChange(.requeue, ["reason": "Cancelled"], now: Self.now)
             _ = try await desk.perform(requeue)
             #expect(try scene.run("LLEN", "queue:sk").number == 3)
             #expect(try scene.run("EXISTS", "push:{sk}:jobs").number == 0)
-            // The limits are those of the workers.
+            // The limits are those of the workers, too.
             #expect(try await scene.fleet.queue(QueueKeys(queue: "sk")).limits.maximumDeadLetters == 7)
         }
     }
@@ -193,7 +192,7 @@ struct ChangeTests {
             #expect(try await count(["all": "1"]) == 2)
             #expect(throws: FieldMistake.self) { try DeadLettersChange(.delete, [:], now: Self.now) }
             #expect(try await count(["reason": "Cancelled"]) == 2)
-            // By its ID or device a job is found wherever it is.
+            // An ID or a token selects cancelled jobs, too.
             #expect(try await count(["token": OperatorScene.token]) == 4)
             #expect(try await count(["id": "3"]) == 1)
         }
@@ -277,7 +276,7 @@ struct ChangeTests {
             #expect(try await desk.perform(off).hasNoEffect)
             #expect(
                 try await scene.campaign("spring", in: desk).allSatisfy { $0.stopIf == nil })
-            // A name that no queue knows is doubted if there are others.
+            // An unknown name is doubted if queues know other campaigns.
             let unknown = try CampaignGuardChange(
                 ["campaign": "sprin", "stop_if": "dead>1%"], reasons: [])
             #expect(try await desk.perform(unknown).doubt?.contains("did you mean spring?") == true)

@@ -65,7 +65,7 @@ struct DeadLettersTests {
         let counted = try await queue.sweep(.count(onlyReadable: false), filter).tally
         #expect(counted == expected.count)
         #expect(try queue.everything() == before)
-        // Each is also found by its key, and alone.
+        // The key of each selects only that one.
         for letter in found {
             var filter = DeadLetterFilter()
             filter.keys = [letter.key.uppercased()]
@@ -77,7 +77,7 @@ struct DeadLettersTests {
         "a page reads 100 dead letters or a quarter of a mebibyte, and all pages together read each dead letter once",
         arguments: [true, false])
     func pages(newestFirst: Bool) async throws {
-        // Most of them have the same millisecond, as a batch of settlements writes them.
+        // Most have the same millisecond, because a batch of settlements writes them.
         for number in 0..<1100 {
             let later = max(0, number - 1000)
             try queue.bury(.numbered(number), at: Int64(5000 + later))
@@ -225,7 +225,7 @@ extension TestQueue {
         #expect(try redis.run([Array("ZADD".utf8), Array(keys.dead.utf8), Array("\(time)".utf8), member]) == 1)
     }
 
-    /// Writes a dead letter of an age by Redis' clock, by which ages are counted.
+    /// Writes a dead letter with an age by Redis' clock, because filters by age use that clock.
     func bury(_ member: String, secondsAgo: Int64) throws {
         let now = try #require(redis.run("TIME").elements?.first?.number)
         try bury(member, at: (Int64(now) - secondsAgo) * 1000)

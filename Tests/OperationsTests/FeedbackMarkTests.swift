@@ -65,7 +65,7 @@ struct FeedbackMarkTests {
                     == .init(
                         at: 5000, day: second.day, reason: "Feedback", topic: "com.example.app",
                         environment: "production", source: "feedback"))
-            // `ff` was added without details, so what is known now is all that is known.
+            // `ff` had no details, so it got those of this call.
             #expect(Set(details.keys) == Set(set))
         }
     }
@@ -84,7 +84,7 @@ struct FeedbackMarkTests {
             try await withWriter(queue.client.topology, keys) { writer in
                 let tokens = ["aa", "bb", "cc"] + strange.keys.sorted()
                 _ = try await writer.mark(tokens.map { record($0) })
-                // The same token twice in a batch, the older report last.
+                // One batch has a token twice, the older report last.
                 _ = try await writer.mark([record("b0", at: 9000), record("b0", at: 8000)])
             }
             let sources = try queue.storedInvalidTokens().details().mapValues(\.facts.source)
@@ -147,7 +147,7 @@ struct FeedbackMarkTests {
                     try queue.storedInvalidTokens().detailsKey(of: "aa"),
                 ]
                 try queue.redis.run("SET", all[which], "x")
-                // Without a token, no details are read.
+                // A call without tokens reads no details.
                 for tokens in which == 3 ? [[record("aa")]] : [[], [record("aa")]] {
                     let failure = await #expect(throws: QueueFailure.self) { try await writer.mark(tokens) }
                     #expect(failure?.mayPass == false)
@@ -175,7 +175,7 @@ struct FeedbackMarkTests {
         #expect(Set(try owner.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []) == ["aa", "cc"])
         let known = try owner.invalidTokens().details()
         #expect(Set(known.keys) == ["aa", "cc"])
-        // Another program had removed it, so what was known of it then is forgotten.
+        // Another program had removed the token, so its former details are not kept.
         #expect(known["cc"]?.facts.source == "feedback")
     }
 

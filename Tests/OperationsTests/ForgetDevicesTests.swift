@@ -15,18 +15,18 @@ struct ForgetDevicesTests {
     private static let other = "91c013adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
     private static let later = "4000000000000"
 
-    /// Which keys can name a device, by their names in the documentation, from where a test takes them: so each new key
-    /// needs a decision here, and one that can name a device must be filled by `fill`.
+    /// The keys by their names in the documentation. The value is true if the key can name a device: `fill` must then fill it. The test
+    /// takes all keys from the documentation, so each new key needs a decision here.
     private static let keys: [String: Bool] = [
         "push:{default}:jobs": true, "push:{default}:inbox": true, "push:{default}:retry": true,
         "push:{default}:failed": true, "push:{default}:sorted": true,
         "push:{default}:claimed:<lane>": true, "push:{default}:dead": true, "push:{default}:cancelled": true,
         "push:{default}:results": true, "push:{default}:results-parked:<group>": true,
-        // The ids that producers choose can contain one.
+        // A producer may put a token into an ID.
         "push:{default}:request:<digest>": false, "push:{default}:unique:<id>": true,
         "push:{default}:newest:<key>": true, "push:{default}:announced:<id>": true,
         "push:{default}:job-commands": true,
-        // Names, times and numbers. A campaign is the name of many jobs, and so is `fair`.
+        // Names, times and numbers. A campaign and a `fair` are names of many jobs, so they name no device.
         "push:{default}:shares": false, "push:{default}:workers": false, "push:{default}:dead-bytes": false,
         "push:{default}:cancelled-bytes": false,
         "push:{default}:gauges": false, "push:{default}:results-marks": false,
@@ -41,10 +41,10 @@ struct ForgetDevicesTests {
         "push:{default}:minute:<minute>": false,
         "push:{shared}:invalid-tokens": true, "push:{shared}:registrations": true,
         "push:{shared}:throttled-tokens": true, "push:{shared}:invalid-tokens:changes": true,
-        // A part of a hash of the token; the details of a token are removed with it.
+        // It has a part of a hash of the token. The details of a token are removed with the token.
         "push:{shared}:invalid-tokens:details:<part>": false,
         "push:{shared}:invalid-tokens:facts": false, "push:{shared}:invalid-tokens:division": false,
-        // It masks tokens, and has a hash of those that are forgotten.
+        // It masks tokens, and has a hash of forgotten ones.
         "push:{shared}:audit": false,
         "push:{shared}:apps:<app>:paused": false, "push:{shared}:apps:<app>:resumed": false,
         "push:{shared}:apps:<app>:rate": false,
@@ -76,7 +76,7 @@ struct ForgetDevicesTests {
         return result
     }
 
-    /// Fills each key that can name a device, with the workers' own scripts where they write it.
+    /// Fills each key that can name a device. What workers write is written by their own scripts.
     private static func fill(_ scene: OperatorScene) async throws {
         let (token, other) = (token, other)
         try await withQueue(on: scene.redis) { queue in
@@ -140,7 +140,7 @@ struct ForgetDevicesTests {
             let wrapped = #"{"apns_worker":1,"attempt":2,"tokens":["\#(Self.token)"],"job":\#(both)}"#
             try scene.run("ZADD", "push:{default}:failed", later, wrapped)
             try scene.run("ZADD", "push:{default}:sorted", "5", SortedJobsTests.member(own.utf8.count, own))
-            // A dead letter has ended, and counts on.
+            // The notification of a dead letter has ended, so it stays in the total.
             try scene.bury("letter", job: own)
             try scene.run(
                 "HSET", "push:{default}:campaign:sale", "total", "10", "delivered", "2", "dead", "1", "open", "1")
@@ -148,11 +148,11 @@ struct ForgetDevicesTests {
             func total() throws -> String? { try scene.run("HGET", "push:{default}:campaign:sale", "total").text }
             _ = try await scene.desk().perform(Self.change(Self.token))
             #expect(try total() == "5")
-            // Another change removes nothing more.
+            // The same change again removes nothing more.
             _ = try await scene.desk().perform(Self.change(Self.token))
             #expect(
                 try total() == "5" && scene.run("HEXISTS", "push:{default}:campaign:sale", "finished_at").number == 0)
-            // Without the last ones, the campaign has ended.
+            // Without the last notifications, the campaign has ended.
             try scene.run("HDEL", "push:{default}:campaign:sale", "open")
             _ = try await scene.desk().perform(Self.change(Self.other))
             #expect(
@@ -191,7 +191,7 @@ struct ForgetDevicesTests {
             #expect(groups["result"] == 4 && groups["parked_result"] == 1, "\(groups)")
             #expect(groups["reserved_id"] == 4 && groups["job_command"] == 1, "\(groups)")
             for kind in ["invalid_token", "registration", "throttle"] { #expect(groups[kind] == 1, "\(kind)") }
-            // As an invalid token, and as one that APNs throttles.
+            // One announcement as an invalid token, and one as a throttled token.
             #expect(groups["announcement"] == 2, "\(groups)")
             #expect(plan.question?.contains("This cannot be undone.") == true)
             let result = try await desk.apply(change, plan)
@@ -199,7 +199,7 @@ struct ForgetDevicesTests {
             let left = try Self.traces(scene)
             #expect(left.isEmpty, "\(left)")
 
-            // The jobs of the other device are there, each with its own token only.
+            // The jobs of the other device are left, each with its own token only.
             let rest = #"{"id":"both","tokens":["\#(Self.other)"],"alert":"x"}"#
             let own = #"{"token":"\#(Self.other)","alert":"x"}"#
             let sidekiq = #"{"class":"P","args":["{\"tokens\":[\"\#(Self.other)\"],\"alert\":\"x\"}"]}"#
@@ -232,7 +232,7 @@ struct ForgetDevicesTests {
                 #expect(try Self.traces(scene, of: Self.other).contains("push:{shared}:\(key)"), "\(key)")
             }
 
-            // Once more, there is nothing to do; and the log has a hash.
+            // Now there is nothing to do, and the audit log has a hash.
             #expect(try await desk.plan(change).isEmpty)
             let entry = try #require(
                 try await AuditLog.latest(1, scene.fleet.client(for: "push:{shared}:audit"), scene.fleet.sharedKeys)
@@ -301,7 +301,7 @@ struct ForgetDevicesTests {
     func shards() async throws {
         try await OperatorScene.with { scene in
             try await Self.fill(scene)
-            // The worker that wrote some of it has ended.
+            // The worker of `fill` has ended.
             try scene.run("DEL", "push:{default}:workers")
             _ = try await scene.desk().perform(ReshardInvalidTokens(to: 4, pause: .zero))
             _ = try await scene.tokens.division()

@@ -16,7 +16,7 @@ struct FullRedisTests {
     ) async throws {
         try await withQueue(on: RedisServer(arguments: ["--maxmemory-policy", "noeviction"])) { queue in
             try await prepare(queue)
-            // Less than any server uses, so its memory is full.
+            // Less than any server uses, so the memory is full.
             try queue.redis.run("CONFIG", "SET", "maxmemory", "100000")
             guard case .error(let text) = try queue.redis.run("SET", "test", "x") else {
                 Issue.record("the server's memory is not full")

@@ -141,7 +141,7 @@ struct JobCommandsTests {
         #expect(try await turns(5, [1], at: 200) == [199_800])
         #expect(try await turns(5, [1, 1, 1], goFirst: true, at: 200) == [0, 200, 400])
         #expect(try await turns(5, [1], goFirst: true, at: 390) == [0])
-        // The others were cancelled, or have expired.
+        // The other jobs were cancelled, or have expired.
         #expect(try await turns(5, [1, 1, 1], at: 1300) == [0, 200, 400])
     }
 
@@ -280,7 +280,7 @@ struct JobCommandsTests {
         let report = try #require(try await finished().first?["report"])
         #expect(report.contains(#""duration_ms":0"#) && !report.contains("per_second"), "\(report)")
         let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
-        // Minutes until the clock is at the start again would be any number of fields.
+        // With periods of minutes, there could be any number of fields until the clock reaches the start again.
         #expect(counts.periods.map(\.length) == [86_400])
         let summary = CampaignSummary([CampaignStatus(counts, nil, queue: "default", now: 0)])
         #expect(summary.endedPerSecond == nil)
@@ -361,7 +361,7 @@ struct JobCommandsTests {
             settlement.end(3, .expired)
         }
         #expect(try await finished().compactMap { $0["campaign"] } == ["early", "late"])
-        // The entry of a command that does not know how many results are kept removes none.
+        // Closing a campaign adds entries, but removes none: it does not know how many results are kept.
         #expect(try queue.redis.run("XLEN", queue.keys.results).number == 2)
     }
 
@@ -392,7 +392,7 @@ struct JobCommandsTests {
     func stop() async throws {
         let worker = try await queue.worker("w", claiming: (1...300).map { "job \($0)" })
         try await guardSpring("invalid_token>5%,dead>50%", minimum: 100)
-        // Nine of ten, but too few.
+        // Nine of ten are invalid, but fewer than the minimum have ended.
         #expect(try await settle(worker, 1...9, .delivered).stopped.isEmpty)
         #expect(try await settle(worker, 10...99, .invalidToken).stopped.isEmpty)
         #expect(try await state() == nil)
@@ -407,7 +407,7 @@ struct JobCommandsTests {
         let command = try #require(commands.commands[.campaign("spring")])
         #expect(command.state == .paused && command.by == "guard" && command.reason == stopped.first?.reason)
         #expect(Int(commands.version) ?? 0 > 0)
-        // A repeated settlement does nothing, and what was in flight neither stops it again nor counts later.
+        // A repeated settlement changes nothing. Notifications in flight neither stop the campaign again nor count later.
         #expect(try await worker.settled(last).stopped.isEmpty)
         #expect(try await settle(worker, 101...150, .invalidToken).stopped.isEmpty)
         var stored = try #require(try await CampaignCounts.read("spring", queue.client, queue.keys).guard)
@@ -495,7 +495,7 @@ struct JobCommandsTests {
         #expect(try await JobCommands.read(queue.client, queue.keys).commands[spring]?.by == "eve")
         _ = try await change(.resume, of: spring, in: queue)
         #expect(try await settle(worker, 21...21, .delivered).stopped.map(\.campaign) == ["spring"])
-        // It does so once: the same notifications do not stop it again.
+        // The same notifications do not stop it again.
         _ = try await change(.resume, of: spring, in: queue)
         #expect(try await settle(worker, 22...22, .delivered).stopped.isEmpty)
     }
@@ -675,7 +675,7 @@ struct JobCommandsTests {
                 var unread = UnreadParts()
                 let latest = try await CampaignStatus.latest(20, in: desk.queues, desk.fleet, &unread)
                 let read = try await scene.campaign("spring", in: desk)
-                // A list reads no jobs, and has the same state.
+                // `latest` reads no jobs, but finds the same state.
                 #expect(latest.first { $0.campaign == "spring" }?.state == read.first?.state)
                 return read.first
             }
@@ -684,14 +684,14 @@ struct JobCommandsTests {
             try scene.run("HSET", "push:{default}:campaign:spring", "total", "10")
             try scene.run("ZADD", "push:{default}:campaigns", "\(now)", "spring")
             #expect(try await status()?.state == .running, "nothing is known yet")
-            // It began, and stopped.
+            // Notifications have ended, but none recently.
             let last = now - 120_000
             try scene.run(
                 "HSET", "push:{default}:campaign:spring", "delivered", "3", "started_at", "\(last)", "updated_at",
                 "\(last)")
             let idle = try #require(try await status())
             #expect(idle.state == .slowed && idle.slowedBy?.hasPrefix("nothing of it has ended for 2 min") == true)
-            // One of its jobs says why.
+            // One of its jobs has the reason.
             let deferred =
                 #"{"apns_worker":1,"wait":{"reason":"AppPaused","at":1},"job":\#(OperatorScene.job("2", #","campaign":"spring","app":"shop""#))}"#
             try scene.run("ZADD", "push:{default}:retry", "\(now + 60_000)", deferred)
@@ -701,7 +701,7 @@ struct JobCommandsTests {
             try await QueuePause.set(
                 desk.fleet.client(for: desk.queues[0].paused), desk.queues[0], PauseRecord(reason: "deploy"))
             #expect(try await status()?.slowedBy == "queue default is paused")
-            // An operator's word counts before.
+            // An operator's pause takes precedence.
             _ = try await desk.perform(
                 CampaignChange(.pause, Fields([("campaign", "spring")]), now: now))
             let paused = try await status()

@@ -8,7 +8,7 @@ import Redis
 import TestSupport
 import Testing
 
-/// A Redis, and an operator's view of it.
+/// A Redis with the fleet and the invalid tokens that an operator uses.
 struct OperatorScene {
     let redis: RedisServer
     let fleet: Fleet
@@ -90,7 +90,7 @@ struct OperatorScene {
         #"{"id":"\#(id)","token":"\#(token)","alert":"x"\#(more)}"#
     }
 
-    /// Writes what the workers of a Sidekiq queue write when they join it.
+    /// Writes the source of a Sidekiq queue, as its workers do when they join it.
     func joinSidekiq(_ queue: String) throws {
         try run(
             "SET", "push:{\(queue)}:source",

@@ -62,7 +62,7 @@ struct QueueHistoryTests {
                 "answer:16": "2", "backlog": "3", "oldest": "7000",
             ])
         #expect((86_400...90_000).contains(try #require(queue.redis.run("TTL", key).number)))
-        // The day's counters count the claims.
+        // The day's counters are those of the settlements, without the lane's sums.
         #expect(try queue.stats() == ["delivered": 2])
     }
 
@@ -406,7 +406,7 @@ struct LatencyCountsTests {
         var counts = LatencyCounts()
         var times: [Int] = []
         for _ in 0..<20_000 {
-            // With a long tail, as latencies have.
+            // With a long tail, like real latencies.
             let factor = Double.random(in: 0.5...1.5, using: &generator)
             let isSlow = Int.random(in: 0..<50, using: &generator) == 0
             times.append(Int(Double(median) * factor * (isSlow ? 8 : 1)))

@@ -126,7 +126,7 @@ struct QueueJobsTests {
                 sizes.append(part.jobs.count)
                 cursor = part.cursor
             } while cursor != nil
-            // A part that ends with the last job does not know that.
+            // A part that ends with the last job has a cursor, too, and the next part is empty.
             #expect(sizes.filter { $0 > 0 } == Array(repeating: 50, count: 9))
             #expect(Set(found).count == 450)
             let due = try found.suffix(150).map { try #require(Int($0.dropFirst(4))) / 7 }
@@ -236,7 +236,7 @@ struct QueueJobsTests {
             }
             let claimed =
                 try queue.redis.run(head == .left ? "LPOP" : "RPOP", list, "10").elements?.compactMap(\.text) ?? []
-            // Some are given back, in their order.
+            // Some claimed jobs are released, in their order.
             if Bool.random(), inOrder {
                 for job in claimed.reversed() { try queue.redis.run(head == .left ? "LPUSH" : "RPUSH", list, job) }
             }
@@ -244,7 +244,7 @@ struct QueueJobsTests {
         }
         #expect(seen.count == Set(seen).count)
         #expect(seen == seen.sorted(by: inOrder ? (<) : (>)))
-        // Those of the pages before the list, and from its tail those of all pages, were claimed before they were read.
+        // Jobs that were claimed before they were read may be missing: those at the head of the list.
         let missing = Set(inOrder ? 20..<5000 : 200..<5000).subtracting(seen)
         #expect(missing.isEmpty, "\(missing.sorted())")
     }

@@ -56,7 +56,7 @@ struct ReportedProblemTests {
                 status.problems[0].message
                     == "campaign spring: 500 tokens are of another environment (BadDeviceToken); 1,240 others of the app were "
                     + "delivered in that time")
-            // A credential that is only suspected is not blamed.
+            // A suspected credential is not called faulty.
             #expect(!status.problems[1].advice.contains("fix") && status.problems[1].since == 1_795_000_000_000)
             let json = status.json()
             #expect(

@@ -32,7 +32,7 @@ struct ReshardTests {
         return list
     }
 
-    /// The key that has a token, computed as docs/invalid-tokens.md describes it for other programs.
+    /// Returns the key that has a token, as docs/invalid-tokens.md describes it for other programs.
     private static func key(of token: String, _ shards: Int) throws -> String {
         guard shards > 1 else { return "push:{shared}:invalid-tokens" }
         let bits = try #require(Int(token.prefix(4).padding(toLength: 4, withPad: "0", startingAt: 0), radix: 16))
@@ -45,7 +45,7 @@ struct ReshardTests {
         async throws
     {
         _ = try await scene.desk().perform(ReshardInvalidTokens(to: shards, pause: .zero), control)
-        // Without the pause it may rely on a reading from before.
+        // Without the pause, this process may rely on an earlier reading.
         _ = try await scene.tokens.division()
     }
 
@@ -59,7 +59,7 @@ struct ReshardTests {
         #expect(try await scene.tokens.division().incomplete != nil)
     }
 
-    /// Returns everything that a form has: tokens with their details as they are stored, and registrations.
+    /// Returns the contents of a form: tokens with their details as they are stored, and registrations.
     private static func contents(_ scene: OperatorScene, _ shards: Int) async throws -> [String: String] {
         var contents: [String: String] = [:]
         for index in 0..<shards {
@@ -102,7 +102,7 @@ struct ReshardTests {
     func union(shards: Int) async throws {
         try await OperatorScene.with { scene in
             try await Self.reshard(scene, to: shards)
-            // Tokens need not be long, and the simplest are not even divided evenly.
+            // Tokens may be short, and are then not divided evenly among the shards.
             let tokens = Self.tokens(300, seed: 1) + ["ab", "abcdef", "ffff0a", "0000"]
             let marked = try await scene.tokens.mark(tokens.map { Self.invalid($0, at: 7) })
             #expect(marked == Array(repeating: .added, count: tokens.count))
@@ -149,13 +149,13 @@ struct ReshardTests {
             _ = try await scene.tokens.mark(tokens.enumerated().map { Self.invalid($1, at: Int64($0) + 1) })
             let stored = StoredInvalidTokens(scene.connection)
             try stored.add(tokens[0], .init(at: 9, day: 12_345, reason: "Old"))
-            // Another program's, without details.
+            // A token that another program has added, without details.
             try scene.run("SADD", "push:{shared}:invalid-tokens", "abcd")
             let registered = Self.tokens(1200, seed: 3)
             for (index, token) in registered.enumerated() {
                 try scene.run("HSET", "push:{shared}:registrations", token, "\(1000 + index)")
             }
-            // Another program's again: the device of an invalid token has registered since.
+            // A registration that another program has added for an invalid token.
             try scene.run("HSET", "push:{shared}:registrations", tokens[1], "5000")
             let before = try await Self.contents(scene, 1)
             #expect(before.count == 2501 + 1201 && before[tokens[0]]?.contains("\"9 12345 ") == true)
@@ -165,7 +165,7 @@ struct ReshardTests {
                 #expect(try await Set(Self.all(scene).keys) == Set(tokens + ["abcd"]))
                 let record = try await DeviceRecord.read(registered[7], scene.fleet)
                 #expect(record.registeredAt == 1007)
-                // A late report of a device that has registered since.
+                // A report that is older than the registration of its device.
                 #expect(try await scene.tokens.mark([Self.invalid(registered[7], at: 1006)]) == [.registeredSince])
                 let form = shards == 1 ? "{shared}" : "{shared.\(shards)."
                 let others = try Self.keys(scene).filter { !$0.contains(form) }
@@ -191,7 +191,7 @@ struct ReshardTests {
             #expect(try await lane.claim(1).bodies.count == 1)
             let plan = ChangePlan("one set to 4 shards")
             await expectRefusal("host.7.lane (queues news") { try await Self.reshard(scene, to: 4) }
-            // One that started after the count.
+            // The worker started after the count.
             await expectRefusal("`apns-worker stop --all`") {
                 _ = try await scene.desk().apply(ReshardInvalidTokens(to: 4), plan)
             }
@@ -288,7 +288,7 @@ struct ReshardTests {
                     })
                 try await Self.reshard(scene, to: 1)
             }
-            // To a third number.
+            // A change to a third number.
             try await Self.begin(scene, to: 16, stoppingAfter: 1)
             try await Self.reshard(scene, to: 2)
             #expect(try await Self.contents(scene, 2).count == 3000)
@@ -321,7 +321,7 @@ struct ReshardTests {
             let (pages, redis) = (Counter(), scene.redis)
             control.progress = { _ in
                 pages.set(pages.value + 1)
-                // The second one has begun.
+                // The second attempt has begun.
                 do {
                     try redis.run("SET", "push:{shared}:invalid-tokens:division", "1 16 1795279247000")
                 } catch { Issue.record("\(error)") }
@@ -369,8 +369,8 @@ struct ReshardTests {
         }
     }
 
-    /// Others add, remove and register tokens while the number of shards is changed again and again. Each call that has
-    /// returned must hold afterwards, for each process; the others can be repeated.
+    /// Four tasks add, remove and register tokens while the number of shards changes three times. The effect of each call that has returned
+    /// must be seen by each process. A call that fails can be repeated.
     @Test("processes that started before a change lose no token and keep none")
     func model() async throws {
         try await OperatorScene.with { scene in
@@ -383,7 +383,7 @@ struct ReshardTests {
                         try await Self.use(fleet, seed: UInt64(worker), until: { isDone.value > 0 })
                     }
                 }
-                // With the pause that a command makes.
+                // With the same pause as the command.
                 for target in [8, 2, 1] { _ = try await scene.desk().perform(ReshardInvalidTokens(to: target)) }
                 isDone.set(1)
                 var calls = 0

@@ -68,7 +68,7 @@ struct ResultGroupTests {
             await #expect(throws: RedisError.self) { _ = try await group.acknowledge([]) }
             let before = try queue.redis.run("HGET", queue.keys.resultsPositions, group.name).text
             #expect(before == "0 \(entries[1])")
-            // Later than the others, also on a fast machine.
+            // Later than the first entries, also on a fast machine.
             let later = (Int(entries[2].prefix { $0 != "-" }) ?? 0) + 1000
             for number in 0..<2 {
                 try queue.redis.run("XADD", queue.keys.results, "\(later)-\(number + 1)", "id", "\(number)")
@@ -82,7 +82,7 @@ struct ResultGroupTests {
                 #expect(ids(page) == ["1", "2", "3", "4", "0", "1"])
                 guard case .continued = opening else { Issue.record("\(opening)"); continue }
             }
-            // When all is handled, it continues after the last.
+            // Once all entries are handled, the group continues after the last one.
             #expect(try await group.acknowledge(page.entries).isHandled)
             try queue.redis.run("XGROUP", "DESTROY", queue.keys.results, group.name)
             _ = try await group.open(since: nil)
@@ -142,7 +142,7 @@ struct ResultGroupTests {
         let parked = try await group.parked(count: 2)
         #expect(parked.map(\.id) == page.results.prefix(2).map(\.id) && parked[1]["id"] == "1")
         #expect(try await group.parked(after: parked[1], count: 9).map(\.id) == [page.results[2].id])
-        // One that was read from there is not added again.
+        // A result that was read from the parked ones is not added again.
         try await group.park(parked[0])
         try await group.removeParked([parked[1], page.results[0]])
         #expect(try await group.parked(count: 9).map { $0["id"] } == ["0", "2"])

@@ -94,7 +94,7 @@ struct ResultsTests {
         }
         #expect(try await worker.settle(settlement) == 2)
         #expect(Set(try await Self.ids(queue)) == ["a", "b", "c", "d1", "d2"])
-        // One entry has all of them.
+        // One entry has all results.
         #expect(try await Self.page(queue).entries.count == 1)
         #expect(try queue.stats() == ["delivered": 3, "invalid_token": 1, "dead": 1, "dead:X": 1, "mixed": 1])
         #expect(try await worker.settle(settlement) == 6)
@@ -126,7 +126,7 @@ struct ResultsTests {
             }
         }
         let ids = try await Self.ids(queue)
-        // They are removed after each thirty-second part of the limit, with whole entries.
+        // Results are removed after each thirty-second part of the limit, with whole entries.
         #expect((500...532 + 3 * batch).contains(ids.count) && ids.last == "1400", "\(ids.count)")
         #expect(try queue.redis.run("ZCARD", queue.keys.resultsMarks).number ?? 99 <= 40)
     }
@@ -175,13 +175,13 @@ struct ResultsTests {
             settlement.addResults(.of(Self.result("other")))
         }
         let page = try await Self.page(queue)
-        // The job's results are not divided, and no others are added to so many.
+        // The results of a job are not divided, and an entry with so many gets no results of other jobs.
         #expect(page.entries.count == 2 && page.results.count == 1001)
         #expect(Set(page.results.prefix(1000).compactMap { $0["token"] }).count == 1000)
         #expect(page.results.count { $0["outcome"] == "invalid_token" } == 10)
         #expect(page.results.prefix(1000).allSatisfy { $0["id"] == "fan-out" && $0["attempt"] == "1" })
         #expect(page.results.prefix(1000).map(\.index) == Array(0..<1000) && page.results[1000].index == 0)
-        // For other programs.
+        // The entry as other programs read it.
         let entry = try #require(queue.redis.run("XRANGE", queue.keys.results, "-", "+", "COUNT", "1").elements?.first)
         let fields = try #require(entry.elements?[1].elements)
         #expect(fields.count == 2 && fields[0].text == "results")
@@ -245,7 +245,7 @@ struct ResultsTests {
         #expect(page.results[4]["outcome"] == "dead" && page.results[4].id == "\(page.entries[2])/2")
         #expect(page.results[3].time == Int64(page.entries[2].prefix { $0 != "-" }))
         #expect(page.results[1].time == 1_795_279_247_000)
-        // A damaged one is shown as it is.
+        // A damaged entry is shown as it is.
         #expect(ids[5..<5 + count].allSatisfy { $0 == "damaged" })
         #expect(page.results[5..<5 + count].map { $0["results"] ?? "" } == Self.damaged)
         #expect(ids.suffix(3) == ["a\n", "own", "last"])

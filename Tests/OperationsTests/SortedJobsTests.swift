@@ -27,7 +27,7 @@ struct SortedJobsTests {
         #"{"id":"\#(id)",\#(members)"token":"\#(OperatorScene.token)","alert":"Hello"}"#
     }
 
-    /// A job that has waited before.
+    /// A job in a wrapper, as one that was released has.
     static func released(_ id: String) -> String { #"{"apns_worker":1,"attempt":2,"job":\#(job(id))}"# }
 
     /// A member of the sorted jobs, as claims write it.
@@ -186,7 +186,7 @@ struct SortedJobsTests {
         #expect(member.job.text == text && member.lead.readableBytes == 0)
         try queue.redis.run("ZADD", queue.keys.sorted, "1", text)
         #expect(try await swept().map(\.body.text) == [text])
-        // The script agrees.
+        // The script treats it alike.
         let other = try other()
         #expect(try await changed(.move, to: other, JobFilter()) == 1)
         #expect(try Self.texts(queue.redis.run("LRANGE", other.jobs, "0", "-1")) == [text])
@@ -215,7 +215,7 @@ struct SortedJobsTests {
         var filter = JobFilter()
         filter.ids = ["b", "d"]
         let isPostponed = place.isPostponed
-        // A set of retries has no equal jobs.
+        // A sorted set of plain jobs has no equal members.
         let expected = isPostponed ? 2 : change == .run ? 0 : 3
         #expect(try await changed(change, to: other, filter) == expected)
         #expect(try await changed(change, to: other, filter) == 0)

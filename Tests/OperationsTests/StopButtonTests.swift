@@ -8,7 +8,7 @@ import Testing
 
 @testable import Operations
 
-/// `campaign cancel`, `pause`, `limit` and `guard`: one field in each queue, whatever the queues hold.
+/// `campaign cancel`, `pause`, `limit` and `guard` write one field in each queue, whatever the queues hold.
 @Suite("The stop button")
 struct StopButtonTests {
     private static func change(_ change: JobCommands.Change, _ more: (String, String)?...) throws -> CampaignChange {
@@ -40,7 +40,7 @@ struct StopButtonTests {
     @Test("A campaign is cancelled in each queue, also where none of it has ended and no job of it is yet")
     func allQueues() async throws {
         try await OperatorScene.with { scene in
-            // One that has ended in a, waits behind others in b, and is unknown in c.
+            // The campaign has ended in a, waits behind others in b, and is unknown in c.
             try scene.run("HSET", "push:{a}:campaign:sale", "total", "300", "delivered", "300")
             try Self.fill(scene, "b", others: 3000, of: 10)
             let desk = try scene.desk("a", "b", "c")
@@ -60,7 +60,7 @@ struct StopButtonTests {
                     try scene.run("HGET", "push:{\(queue)}:job-commands", "campaign:sale").text?.contains("7") == true)
                 #expect(try scene.run("HEXISTS", "push:{\(queue)}:campaign:sale", "guard").number == 1)
             }
-            // The innocent.
+            // The other campaign gets no command.
             #expect(try scene.run("HEXISTS", "push:{b}:job-commands", "campaign:other").number == 0)
         }
     }
@@ -117,7 +117,7 @@ struct StopButtonTests {
     func pauseOfAll() async throws {
         for bad in ["a", "c"] {
             try await OperatorScene.with { scene in
-                // A key of another type, which only the count of what is still sent needs.
+                // A key of another type. Only the count of the notifications that are still sent reads it.
                 try scene.run("SET", "push:{\(bad)}:retry", "x")
                 var desk = try scene.desk("a", "b", "c")
                 desk.isForced = true
@@ -145,7 +145,7 @@ struct StopButtonTests {
         for others in [0, 4000] {
             try await OperatorScene.with { scene in
                 let desk = try scene.desk("a", "b")
-                // The connection and the scripts.
+                // The first changes connect and load the scripts, so that these commands are not counted.
                 _ = try await desk.perform(Self.change(.limit(perSecond: nil), ("off", "1")))
                 _ = try await desk.perform(
                     CampaignGuardChange(["campaign": "other", "off": "1"], reasons: []))
@@ -159,7 +159,7 @@ struct StopButtonTests {
                 }
                 try scene.run("CONFIG", "RESETSTAT")
                 var control = ChangeControl()
-                // Whatever follows the fields can be interrupted.
+                // The operator stops at once: only the writes of the fields are counted.
                 control.isStopped = { true }
                 let change: any Change =
                     switch name {
@@ -197,7 +197,7 @@ struct StopButtonTests {
         }
     }
 
-    /// The number of times that a change asked and had to stop.
+    /// The number of times that a change asked if it must stop, and had to.
     private final class Times: Sendable {
         let count = Atomic(0)
     }
@@ -227,7 +227,7 @@ struct StopButtonTests {
             #expect((1...10).contains(told.count.load(ordering: .relaxed)))
             let calls = try scene.run("INFO", "commandstats").text ?? ""
             #expect(!calls.contains("cmdstat_zrangebyscore") && !calls.contains("cmdstat_lrange"), "\(calls)")
-            // Each time only the lanes are read, and no member of another set.
+            // Each reading reads only the lanes, and no member of another set.
             let numbers = try scene.connection.calls()
             #expect(numbers["zrange"] == numbers["hmget"], "\(numbers)")
         }
@@ -257,7 +257,7 @@ struct StopButtonTests {
     @Test(
         "Of the commands for an ID and for its campaign the stricter holds",
         arguments: [
-            // The job was requeued after the command for its ID.
+            // The job was requeued after the cancellation of its ID.
             (cancelled, #"{"state":"cancelled","since":3000}"#, 2000, "campaign promo cancelled"),
             (cancelled, paused, 2000, "campaign promo paused"),
             (cancelled, limited, 2000, "campaign promo running 5"),
@@ -268,7 +268,7 @@ struct StopButtonTests {
             (paused, limited, nil, "job order-7 paused"),
             (nil, cancelled, nil, "campaign promo cancelled"),
             (nil, cancelled, 2000, "campaign promo running"),
-            // Of two cancellations one that keeps the job.
+            // Of two cancellations, the one that keeps the job.
             (discarded, cancelled, nil, "campaign promo cancelled"),
             (cancelled, discarded, nil, "job order-7 cancelled"),
         ] as [(String?, String?, Int64?, String)])
@@ -296,7 +296,7 @@ struct StopButtonTests {
         let command = JobCommands.Command(ByteBuffer(string: text))
         #expect(command.state.rawValue == state)
         #expect(!command.discards)
-        // A job that was requeued after a cancellation of unknown time is not sent, either.
+        // If the time of the cancellation is unknown, a requeued job is not sent, either.
         if state == "cancelled" {
             let commands = JobCommands(version: "1", [.campaign("promo"): command])
             #expect(
@@ -306,13 +306,13 @@ struct StopButtonTests {
         try await OperatorScene.with { scene in
             let keys = try QueueKeys()
             let client = try await scene.fleet.client(for: keys.jobCommands)
-            // A command for another campaign does not remove it.
+            // A change of another campaign's command does not remove it.
             for other in ["first", "second"] {
                 try scene.run("HSET", keys.jobCommands, "campaign:promo", text, "version", "1")
                 try await JobCommands.change(.pause, of: [.campaign(other)], by: "ada", client, keys)
                 #expect(try scene.run("HGET", keys.jobCommands, "campaign:promo").text == text)
             }
-            // The scripts read it alike: a pause ends what is paused, a cancellation what is cancelled, and nothing else.
+            // The scripts read the state alike: a resume ends only a pause, and an uncancel only a cancellation.
             try await JobCommands.change(
                 state == "cancelled" ? .resume : .uncancel, of: [.campaign("promo")], by: "ada", client, keys)
             #expect(try scene.run("HGET", keys.jobCommands, "campaign:promo").text == text)

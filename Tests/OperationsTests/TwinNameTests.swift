@@ -7,7 +7,6 @@ import Testing
 
 @testable import Operations
 
-/// Names that look alike: each command changes what it names, and not its twin.
 @Suite("Names with a twin")
 struct TwinNameTests {
     private static let now = Int64(Date().timeIntervalSince1970 * 1000)
@@ -38,7 +37,7 @@ struct TwinNameTests {
         }
     }
 
-    /// Returns what the queue has of a name: the bytes of its jobs, the due times, dead letters and commands.
+    /// Returns everything that the queue has of a name: the bytes of its jobs, due times, dead letters and commands.
     private static func everything(_ name: String, _ scene: OperatorScene) throws -> [String] {
         func own(_ texts: [String]) -> [String] {
             let wanted = Array(job(name).utf8)
@@ -111,7 +110,7 @@ struct TwinNameTests {
                 try Self.fill(scene, [name])
                 #expect(try await desk(name).twinNotes(of: change).isEmpty, "\(words)")
                 try Self.fill(scene, [name, twin])
-                // Workers know one of two apps, because their names are ASCII.
+                // The desk knows the twin app from its settings, because names of workers' apps are ASCII.
                 let notes = try await desk(twin).twinNotes(of: change)
                 #expect(
                     notes.count == 1 && notes[0].contains(name.shown) && notes[0].contains(twin.shown),
@@ -177,7 +176,7 @@ struct TwinNameTests {
             #expect(Set(latest.map { Name($0.campaign) }) == [Name(name), Name(twin)])
             let states = latest.map { "\(Name($0.campaign) == Name(name)) \($0.state)" }.sorted()
             #expect(states == ["false running", "true cancelled"])
-            // The command that a message names is about the name, too.
+            // The command in a message names the same campaign.
             let refusal = try await #require(throws: ChangeRefusal.self) {
                 try await desk.perform(CampaignChange(.pause, Self.fields([("campaign", name)]), now: Self.now))
             }

@@ -121,7 +121,7 @@ struct WorkerCommandTests {
         #expect(try await queue.worker("host.7.ab.1").claim(0, heartbeat: heartbeat).command == command)
         let other = WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1)
         #expect(try await queue.worker("host.8.ab.0").claim(0, heartbeat: other).command == nil)
-        // The command expires, because the worker may have ended.
+        // The command expires in case the worker has ended.
         let left = try #require(queue.redis.run("PTTL", queue.keys.order("host.7.ab")).number)
         #expect(left > 0 && left <= WorkerCommand.lifetime)
     }

@@ -30,7 +30,7 @@ struct CountsTests {
         #expect(try counted("fair").first == "2 acme" && counted("fair").count == 3)
         #expect(try counted("label.country") == ["2 -", "1 de", "1 fr"])
         #expect(try counted("app,state") == ["3 shop waiting", "1 - waiting"])
-        // Names that look alike are counted apart, and any name of a label is one in JSON.
+        // Names that look alike are counted apart, and the JSON can have any name of a label.
         var twins = Counts<JobRow>(by: try Counts<JobRow>.groups(#"fair,label.a"b"#))
         for fair in ["caf\u{E9}", "cafe\u{301}"] {
             twins.add(Self.job(#","fair":"\#(fair)","labels":{"a\"b":"\#(fair)"}"#))

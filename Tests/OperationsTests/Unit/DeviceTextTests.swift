@@ -11,7 +11,7 @@ struct DeviceTextTests {
 
     private func isIn(_ text: String) -> Bool { finder.isIn(ByteBuffer(string: text)) }
 
-    /// Returns what is left of a job without the device; `nil` for nothing.
+    /// Returns the rest of a job without the device; `nil` if it is removed.
     private func rest(_ text: String) -> String? {
         DeviceText.job(ByteBuffer(string: text), .withoutDevices, finder).rest.map { String(buffer: $0) }
     }
@@ -58,7 +58,7 @@ struct DeviceTextTests {
                 #"{"apns_worker":1,"tokens":["\#(other)","\#(one)"],"job":{"tokens":["\#(one)","x","\#(other)"]}}"#,
                 #"{"apns_worker":1,"tokens":["\#(other)"],"job":{"tokens":["x","\#(other)"]}}"#
             ),
-            // The others have ended.
+            // The notifications to the other tokens have ended.
             (#"{"apns_worker":1,"tokens":["\#(one)"],"job":{"tokens":["\#(one)","\#(other)"]}}"#, nil),
             (
                 #"{"class":"P","args":[{"tokens":["\#(one)","\#(other)"]}],"jid":"1"}"#,
@@ -125,7 +125,7 @@ struct DeviceTextTests {
             rest
                 == #"[{"time":1795278873351,"outcome":"delivered","notifications":[{"id":"b","token":"\#(Self.other)"}]},"#
                 + #"{"time":1795278873351,"outcome":"dead","notifications":["# + "\n{}]}]")
-        // Another device of the same results is forgotten later: they keep the time of the first entry.
+        // When another device of these results is forgotten later, they keep the time of the first entry.
         #expect(text(rest, "1899999999999-0").rest.map { String(buffer: $0) } == rest)
         #expect(text("[]").rest == nil && text("").rest == nil && text("{x").rest == nil)
     }

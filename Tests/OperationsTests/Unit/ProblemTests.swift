@@ -346,7 +346,7 @@ struct ProblemTests {
         "the command to send dead letters again has a reason that dead letters have",
         arguments: [
             (["dead:other": 70, "dead:UnknownApp": 30], "UnknownApp"), (["dead:other": 100], nil), ([:], nil),
-            // A mistake of the jobs themselves would end them again.
+            // A requeue for this reason would fail again, because the jobs themselves are wrong.
             (["dead:MalformedToken": 70, "dead:UnknownApp": 30], "UnknownApp"),
         ] as [([String: Int], String?)])
     func requeuedReason(reasons: [String: Int], expected: String?) throws {
@@ -391,7 +391,7 @@ struct ProblemTests {
         let wrong = try #require(
             problem(30, ["dead": 30, "dead:MalformedToken": 30, "delivered": 10], ["MalformedToken": 30]))
         #expect(wrong.remedies == [.listDeadLetters(queue: "q")] && wrong.hint.contains("correct the producer"))
-        // After a bad deploy 30,000; some were sent again, and delivered.
+        // A bad deploy made 30,000 dead letters. Most were requeued and delivered.
         let today = ["dead": 30_000, "dead:UnknownApp": 29_000, "dead:BadPayload": 1000, "delivered": 29_000]
         let left = try #require(problem(1000, today, ["BadPayload": 1000]))
         #expect(left.message.contains("1,000 of today's") && left.message.contains("BadPayload 1,000"))

@@ -5,7 +5,7 @@ import Testing
 @testable import Operations
 
 @Suite struct ShownTests {
-    /// A thing with a member of each kind, which the system's encoder can encode, too.
+    /// A thing with a member of each kind, which Foundation's encoder can encode, too.
     private struct Sample: Shown, Encodable {
         var text = "a/\"b\"\\\u{1}\n\u{7F}\u{202E}é"
         var number = -1
