@@ -21,6 +21,6 @@ extension Array {
 }
 
 extension Dictionary<String, Int> {
-    /// The counts, the largest first; equal ones by name.
+    /// The counts, the largest first. Equal counts are sorted by name.
     package var largestFirst: [(key: String, value: Int)] { sorted { ($1.value, $0.key) < ($0.value, $1.key) } }
 }

@@ -54,7 +54,7 @@ package struct Fields: Sendable {
     package func check(_ known: [Field]) throws(FieldMistake) {
         for (name, value) in fields {
             guard let field = known.first(where: { $0.name == name }) else {
-                // A form sends all fields of its page, also those that this change does not know.
+                // A form sends all fields of its page. Empty ones need not be known.
                 if !refusesEmpty, value.trimmed.isEmpty { continue }
                 let names = known.map(\.name)
                 let meant = name.nearest(of: names)
@@ -88,7 +88,7 @@ package struct Fields: Sendable {
         fields.contains { $0.name == name && $0.value.trimmed.isEmpty }
     }
 
-    /// Divides the fields into those of some names, and all others.
+    /// Divides the fields into those with one of the names, and all others.
     package func divided(by names: Set<String>) -> (these: Fields, others: Fields) {
         var (these, others) = (self, self)
         these.fields.removeAll { !names.contains($0.name) }
@@ -227,7 +227,7 @@ extension Fields {
 
     package static func isKey(_ text: String) -> Bool { text.utf8.count == 10 && text.isHexadecimal }
 
-    /// Checks that something is chosen: by a filter, or by the word `all`, but not by both.
+    /// Checks that something is chosen: either by a filter or by the word `all`.
     /// - Parameter things: for the message, such as `jobs`.
     func checkChoice(_ things: String, isEmpty: Bool, _ filter: [String]) throws(FieldMistake) {
         let isAll = try isSet("all")
@@ -242,7 +242,7 @@ extension Fields {
     }
 
     /// Returns a time in milliseconds since 1970.
-    /// - Parameter now: the time from which durations count back.
+    /// - Parameter now: durations count back from this time.
     package func time(_ name: String, now: Int64) throws(FieldMistake) -> Int64? {
         guard let text = word(name) else { return nil }
         if let age = DurationText.milliseconds(text) { return max(0, now - Int64(age)) }

@@ -27,7 +27,7 @@ package enum Moment {
 }
 
 extension Int64 {
-    /// Returns the milliseconds since another time, limited to what `Int64` can hold, because times in Redis can be any number.
+    /// Returns the milliseconds since another time, within the bounds of `Int64`, because times in Redis can be any number.
     package func since(_ time: Int64) -> Int64 {
         let (age, overflows) = subtractingReportingOverflow(time)
         // Both bounds can be negated.

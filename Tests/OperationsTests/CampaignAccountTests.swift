@@ -119,7 +119,7 @@ struct CampaignAccountTests {
         }
     }
 
-    /// Jobs with the time at which they were made.
+    /// Jobs with the time of their creation.
     private struct TimedJobs: TestJobs {
         let count = 2
 

@@ -65,7 +65,7 @@ struct DeadLettersTests {
         let counted = try await queue.sweep(.count(onlyReadable: false), filter).tally
         #expect(counted == expected.count)
         #expect(try queue.everything() == before)
-        // The key of each selects only that one.
+        // The key of a dead letter selects no other.
         for letter in found {
             var filter = DeadLetterFilter()
             filter.keys = [letter.key.uppercased()]

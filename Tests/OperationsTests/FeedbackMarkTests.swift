@@ -65,7 +65,7 @@ struct FeedbackMarkTests {
                     == .init(
                         at: 5000, day: second.day, reason: "Feedback", topic: "com.example.app",
                         environment: "production", source: "feedback"))
-            // `ff` had no details, so it got those of this call.
+            // `ff` had no details, so the details of this call were added.
             #expect(Set(details.keys) == Set(set))
         }
     }

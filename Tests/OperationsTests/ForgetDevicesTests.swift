@@ -44,7 +44,7 @@ struct ForgetDevicesTests {
         // It has a part of a hash of the token. The details of a token are removed with the token.
         "push:{shared}:invalid-tokens:details:<part>": false,
         "push:{shared}:invalid-tokens:facts": false, "push:{shared}:invalid-tokens:division": false,
-        // It masks tokens, and has a hash of forgotten ones.
+        // It masks tokens, and has a hash of forgotten tokens.
         "push:{shared}:audit": false,
         "push:{shared}:apps:<app>:paused": false, "push:{shared}:apps:<app>:resumed": false,
         "push:{shared}:apps:<app>:rate": false,
@@ -76,7 +76,7 @@ struct ForgetDevicesTests {
         return result
     }
 
-    /// Fills each key that can name a device. What workers write is written by their own scripts.
+    /// Fills each key that can name a device. Workers' keys are written by the workers' own scripts.
     private static func fill(_ scene: OperatorScene) async throws {
         let (token, other) = (token, other)
         try await withQueue(on: scene.redis) { queue in

@@ -50,7 +50,7 @@ struct OperatorScene {
         await tokens.close()
     }
 
-    /// Reads a campaign in some queues, all of which must be readable.
+    /// Reads a campaign in some queues. All of them must be readable.
     func campaign(_ name: String, in desk: Desk) async throws -> [CampaignStatus] {
         var unread = UnreadParts()
         let found = try await CampaignStatus.read(name, in: desk.queues, fleet, &unread)

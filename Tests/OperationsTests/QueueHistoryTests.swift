@@ -62,7 +62,7 @@ struct QueueHistoryTests {
                 "answer:16": "2", "backlog": "3", "oldest": "7000",
             ])
         #expect((86_400...90_000).contains(try #require(queue.redis.run("TTL", key).number)))
-        // The day's counters are those of the settlements, without the lane's sums.
+        // The day's counters come from the settlements' claims, and not from the lane's sums.
         #expect(try queue.stats() == ["delivered": 2])
     }
 

@@ -28,7 +28,7 @@ struct QueueJobsTests {
 
     private var jobs: QueueJobs { QueueJobs(queue.client, queue.keys) }
 
-    /// Returns all jobs, in the order in which they are listed.
+    /// Returns all jobs in the order of listing.
     private static func all(_ jobs: QueueJobs, _ filter: JobFilter = JobFilter()) async throws -> [StoredJob] {
         var all: [StoredJob] = []
         try await jobs.sweep(filter) { _, page, _ in

@@ -120,7 +120,7 @@ struct ResultGroupTests {
         try await a.acknowledge([taken[0]])
         let pending = try await b.pending(of: "a", count: 10)
         #expect(pending.map(\.entry) == Array(taken.dropFirst()) && pending.allSatisfy { $0.deliveries == 1 })
-        // No consumer takes over from one that is active.
+        // No consumer takes over entries of an active consumer.
         #expect(try await b.reclaim(pending.map(\.entry), idle: 60_000).entries.isEmpty)
         #expect(try await b.pending(of: "a", count: 10).count == 3)
         #expect(ids(try await b.reclaim([pending[0].entry], idle: 0)) == ["1"])
@@ -142,7 +142,7 @@ struct ResultGroupTests {
         let parked = try await group.parked(count: 2)
         #expect(parked.map(\.id) == page.results.prefix(2).map(\.id) && parked[1]["id"] == "1")
         #expect(try await group.parked(after: parked[1], count: 9).map(\.id) == [page.results[2].id])
-        // A result that was read from the parked ones is not added again.
+        // A parked result is not parked again.
         try await group.park(parked[0])
         try await group.removeParked([parked[1], page.results[0]])
         #expect(try await group.parked(count: 9).map { $0["id"] } == ["0", "2"])

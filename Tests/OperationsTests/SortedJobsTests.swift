@@ -27,7 +27,7 @@ struct SortedJobsTests {
         #"{"id":"\#(id)",\#(members)"token":"\#(OperatorScene.token)","alert":"Hello"}"#
     }
 
-    /// A job in a wrapper, as one that was released has.
+    /// A job that was released, so it has a wrapper.
     static func released(_ id: String) -> String { #"{"apns_worker":1,"attempt":2,"job":\#(job(id))}"# }
 
     /// A member of the sorted jobs, as claims write it.

@@ -14,8 +14,7 @@ package struct CampaignCounts: Sendable, Equatable {
     package var startedAt: Int64?
     /// The time of its last settlement, in milliseconds since 1970.
     package var updatedAt: Int64?
-    /// The time at which the last of its notifications ended, in milliseconds since 1970; `nil` before that, or if its total is not
-    /// complete.
+    /// The time when the last of its notifications ended, in milliseconds since 1970; `nil` before that, or if its total is not complete.
     package var finishedAt: Int64?
     /// The guard that pauses it, if it has one.
     package var `guard`: CampaignGuard?
@@ -42,7 +41,7 @@ package struct CampaignCounts: Sendable, Equatable {
             (self.start, self.length, self.ended) = (start, length, ended)
         }
     }
-    /// The periods in which notifications ended, in no order. A campaign that lasts longer has longer periods.
+    /// The periods with ended notifications, in no order. A campaign that lasts longer has longer periods.
     package var periods: [Period] = []
 
     /// The times from enqueueing to delivery, in milliseconds.
@@ -55,7 +54,7 @@ package struct CampaignCounts: Sendable, Equatable {
     /// The number of notifications that have not ended, if the total is known.
     package var left: Int? { total.map { max(0, $0 - ended) } }
 
-    /// Reads a campaign's counters; those of an unknown campaign are empty.
+    /// Reads the counters of a campaign. An unknown campaign has none.
     /// - Throws: `RedisError`.
     package static func read(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws -> CampaignCounts {
         let reply = try await client.call(RedisCommand("HGETALL", keys.campaign(name)))
@@ -173,7 +172,7 @@ package struct CampaignCounts: Sendable, Equatable {
 package enum CampaignPace {
     /// The lengths of periods in seconds. Each is a multiple of the one before.
     package static let lengths: [Int64] = [60, 600, 7200, 86_400]
-    /// The maximum number of points. Above it, periods are joined to longer ones, and the oldest days are omitted.
+    /// The maximum number of points. With more, periods are joined, and the oldest days are omitted.
     private static let maximumPoints: Int64 = 200
 
     /// The notifications that ended in a period.

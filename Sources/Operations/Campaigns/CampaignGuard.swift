@@ -22,7 +22,7 @@ package struct CampaignGuard: Sendable, Equatable {
     package var rules: [Rule]
     /// The campaign is not paused before this number of its notifications have ended.
     package var minimum: Int
-    /// The time at which it last paused the campaign, in milliseconds since 1970.
+    /// The time of its last pause of the campaign, in milliseconds since 1970.
     package var stoppedAt: Int64?
     /// The share that exceeded its limit at that time, printable.
     package var reason: String?
@@ -52,7 +52,7 @@ package struct CampaignGuard: Sendable, Equatable {
         [Outcome.invalidToken, .dead, .expired, .dropped, .suppressed].map(\.rawValue) + [Postponement.retried.rawValue]
     private static let withReasons = [Outcome.dead.rawValue, Postponement.retried.rawValue]
 
-    /// Returns the first reason in rules that workers do not know, such as a misspelled one; `nil` if there is none.
+    /// Returns the first reason in rules that workers do not know, such as a misspelled one; `nil` if they know all reasons.
     package static func unknownReason(in rules: [Rule], known: Set<String>) -> String? {
         rules.lazy.compactMap { $0.counter.split(separator: ":").dropFirst().first.map(String.init) }
             .first { !known.contains($0) }

@@ -72,8 +72,7 @@ package struct CampaignCursor: Sendable {
     ///     number of jobs are unended at a time.
     ///   - by: the operator.
     ///   - guard: the guard that the campaign gets with its first job.
-    ///   - wait: the time for which the other jobs wait for the outcomes of the canary after its last push, in
-    ///     milliseconds.
+    ///   - wait: the time to wait for the outcomes of the canary after its last push, in milliseconds.
     package init(
         _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, by: String, guard: CampaignGuard? = nil,
         wait: Int = 0, _ client: RedisClient, _ keys: QueueKeys
@@ -89,7 +88,7 @@ package struct CampaignCursor: Sendable {
         try await run(after: first, count: count, [])
     }
 
-    /// Pushes jobs if they are the next ones. A call can be repeated if its result is unknown.
+    /// Pushes jobs if they follow the pushed ones. A call can be repeated if its result is unknown.
     /// - Throws: `RedisError`, or `QueueFailure`.
     package func push(_ bodies: [ByteBuffer], after first: Int) async throws -> Reply {
         try await run(after: first, count: bodies.count, bodies)

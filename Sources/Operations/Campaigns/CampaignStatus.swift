@@ -19,7 +19,7 @@ package struct CampaignStatus: Sendable {
     package var stateSinceAt, startedAt, updatedAt, finishedAt, stoppedAt, leftMs: Int64?
     package var guardLevels: [CampaignGuard.Level]?
     package var deliveredPerSecond: Double?
-    /// The periods in which notifications ended. Reports have their sums.
+    /// The periods with ended notifications. Reports have their sums.
     package var periods: [CampaignCounts.Period]
     package var latencies: LatencyCounts
 
@@ -88,7 +88,7 @@ package struct CampaignStatus: Sendable {
     /// The share that has ended, from 0 to 1, if the total is known.
     package var share: Double? { total.map { $0 > 0 ? max(0, min(1, Double(ended) / Double($0))) : 1 } }
 
-    /// Returns the time at which it ends if its rate stays the same, in milliseconds since 1970; `nil` if the rate or the total is unknown.
+    /// Returns the expected end at the present rate, in milliseconds since 1970; `nil` if the rate or the total is unknown.
     package func endsAt(now: Int64) -> Int64? {
         leftMs.map { left in
             let (end, isTooLate) = now.addingReportingOverflow(left)
@@ -100,7 +100,7 @@ package struct CampaignStatus: Sendable {
     package mutating func slow(by cause: String) {
         guard shouldProceed else { return }
         (state, slowedBy) = (.slowed, cause)
-        // The rate until now says nothing about the rate from now on.
+        // The former rate does not predict the next one.
         (deliveredPerSecond, leftMs) = (nil, nil)
     }
 

@@ -94,7 +94,7 @@ extension JobCommands {
         }
     }
 
-    /// Cancels the jobs with some IDs in any state, also if they are enqueued within seven days, or ends such a cancellation.
+    /// Cancels the jobs with some IDs in any state, also if they are enqueued within seven days. Or it ends a cancellation.
     /// - Parameters:
     ///   - change: a cancellation, or its end.
     ///   - by: the operator.

@@ -183,7 +183,7 @@ extension ChangePart {
     }
 }
 
-/// The result of a change of a campaign in one queue. Its members are those of the JSON.
+/// The result of a change of a campaign in one queue, as it is in the JSON.
 package struct CampaignReport: Encodable, Sendable {
     package var queue: String
     package var campaign: String

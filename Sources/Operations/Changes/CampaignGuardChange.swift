@@ -72,7 +72,7 @@ package struct CampaignGuardChange: Change {
         return result
     }
 
-    /// The result in one queue. Its members are those of the JSON.
+    /// The result in one queue, as it is in the JSON.
     private struct Report: Encodable, Sendable {
         var queue: String
         var campaign: String

@@ -106,7 +106,7 @@ package struct SendCampaign: Change {
         } else if reply.next > 0 {
             plan.notes.append(
                 "\(Words.number(reply.next)) of \(Words.count(jobs.count, "job")) were enqueued before")
-            // A guard counts from the time at which it is set, so the command does not set it again.
+            // A guard counts from the moment when it is set, so the command does not set it again.
             let known = try await CampaignCounts.read(campaign, try await desk.fleet.client(for: keys.jobs), keys).guard
             if let new = `guard`, known?.rules != new.rules || known?.minimum != new.minimum {
                 let old = known.map { "the guard \($0.text), from \(Words.number($0.minimum)) notifications on" }
@@ -216,7 +216,7 @@ package struct SendCampaign: Change {
         while run.next < jobs.count, !control.isStopped() {
             let awaitsCanary = canaryJobs > 0 && run.next == canaryJobs && run.canary == nil
             if run.next < canaryJobs { control.phase("canary") }
-            // Jobs contain the time at which they are made, so they are made only when the queue has room, and after the canary's wait.
+            // Jobs contain the time of their creation, so they are created only when the queue has room, and after the canary's wait.
             if bodies.isEmpty, !awaitsCanary, waitsSince == nil {
                 let most = run.next < canaryJobs ? canaryJobs - run.next : Self.callJobs
                 bodies = try jobs.jobs(after: run.next, atMost: min(ahead, Self.callJobs, most), bytes: Self.callSize)
@@ -320,7 +320,7 @@ package struct SendCampaign: Change {
     }
 }
 
-/// The result of sending a campaign. Its members are those of the JSON.
+/// The result of sending a campaign, as it is in the JSON.
 package struct CampaignSendReport: Encodable, Sendable {
     package var queue: String
     package var campaign: String

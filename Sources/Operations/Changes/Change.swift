@@ -168,7 +168,7 @@ package struct Desk: Sendable {
         return try await campaigns + notes("app", change.apps, apps)
     }
 
-    /// Calls `body` for each of the queues, for all at the same time: one that can't be reached delays no other.
+    /// Calls `body` for all queues at the same time. A queue that can't be reached delays no other.
     /// - Returns: the results, in the order of the queues.
     /// - Throws: the first error if all queues fail, or an error that is not Redis'.
     func inEachQueue<Value: Sendable>(
@@ -187,7 +187,7 @@ package struct Desk: Sendable {
         return zip(queues, results).map { ($0, $1) }
     }
 
-    /// Changes each of the queues, for all at the same time.
+    /// Changes all queues at the same time.
     /// - Parameter key: the key that is written.
     /// - Returns: the parts of the result; that of a queue that can't be written names the key.
     func changeEach(

@@ -20,7 +20,7 @@ package struct DeadLettersChange: Change {
             .all, Field("rate", .number), Field("limit", .number), Field("first", .flag), Field("keep_attempts", .flag),
         ]
 
-    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    /// - Parameter now: durations count back from this time, in milliseconds since 1970.
     package init(_ kind: Kind, _ fields: Fields, now: Int64) throws(FieldMistake) {
         self.kind = kind
         try fields.check(

@@ -171,8 +171,8 @@ package struct ForgetDevices: Change {
         }
     }
 
-    /// Removes the records of one queue. First it removes the waiting jobs, so that no worker claims another one. Then it waits until the
-    /// claimed jobs have ended, and removes their dead letters and results.
+    /// Removes the records of one queue. First it removes the waiting jobs, so that workers claim no more. Then it waits until the claimed
+    /// jobs have ended, and removes their dead letters and results.
     private func forget(
         _ jobs: QueueJobs, _ desk: Desk, _ control: ChangeControl, until end: ContinuousClock.Instant,
         _ left: inout Left, removed: (DeviceRecordKind, DeviceForgetting.Forgotten) -> Void

@@ -72,7 +72,7 @@ package struct RemoveInvalidTokens: Change {
 
     package static let fields = InvalidTokenFilter.fields + [Field("token", .texts), Field.all]
 
-    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    /// - Parameter now: durations count back from this time, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         try fields.check(Self.fields)
         filter = try InvalidTokenFilter(fields, now: now)

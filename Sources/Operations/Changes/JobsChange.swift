@@ -34,7 +34,7 @@ package struct JobsChange: Change {
     package static let fields =
         JobFilter.fields + [.all, Field("rate", .number), Field("limit", .number), Field("to_queue")]
 
-    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    /// - Parameter now: durations count back from this time, in milliseconds since 1970.
     package init(_ kind: Kind, _ fields: Fields, now: Int64) throws(FieldMistake) {
         self.kind = kind
         try fields.check(kind == .move ? Self.fields : Self.fields.filter { $0.name != "to_queue" })

@@ -14,7 +14,7 @@ package struct PauseChange: Change {
     /// True to make workers hand back the jobs that they have not submitted.
     package let handsBack: Bool
 
-    /// The fields of a pause of queues, and of one of an app.
+    /// The fields of a pause of queues, and of a pause of an app.
     package static let ofQueues = [Field("reason"), Field("now", .flag)]
     package static let ofApp = [Field("app", isRequired: true), Field("reason")]
 
@@ -148,7 +148,7 @@ package struct ResumeChange: Change {
     }
 }
 
-/// The result of a change of a pause. Its members are those of the JSON.
+/// The result of a change of a pause, as it is in the JSON.
 package struct PauseReport: Encodable, Sendable {
     package var queue: String?
     package var app: String?
@@ -216,7 +216,7 @@ package struct ClaimedNotifications {
         return sum
     }
 
-    /// Returns a sentence about the claimed jobs of a paused queue, and about those that wait.
+    /// Returns a sentence about the claimed and the waiting jobs of a paused queue.
     fileprivate func inWords(_ found: QueueOverview, handsBack: Bool) -> String {
         let waiting = found.waiting + found.due
         let rest = waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"

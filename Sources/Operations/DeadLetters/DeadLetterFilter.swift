@@ -17,7 +17,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
     package var tokens: [String] = []
     /// Texts that occur in the error or its detail, ignoring case; or the status.
     package var errors: [String] = []
-    /// The range of the times at which they became dead letters, in milliseconds since 1970.
+    /// They became dead letters in this range of time, in milliseconds since 1970.
     package var since: Int64?
     package var until: Int64?
 
@@ -40,7 +40,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
 
     package static let fieldNames = fields.map(\.name)
 
-    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    /// - Parameter now: durations count back from this time, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         self.init()
         keys = try fields.keys()

@@ -18,7 +18,7 @@ package struct DeadLetters: Sendable {
         case replace(with: ByteBuffer)
         /// Delete the dead letters, and the jobs with them.
         case delete
-        /// Count all dead letters, or only those that can be requeued.
+        /// Count all dead letters, or only the readable ones, which can be requeued.
         case count(onlyReadable: Bool)
         /// Return their headers.
         case list
@@ -28,9 +28,9 @@ package struct DeadLetters: Sendable {
 
     /// A dead letter that was returned.
     package struct Listed: Sendable, Equatable {
-        /// The key by which operators name it: ten hex digits.
+        /// The key that operators use: ten hex digits.
         package var key: String
-        /// The time at which it was buried, in milliseconds since 1970.
+        /// The time when it became a dead letter, in milliseconds since 1970.
         package var at: Int64
         /// The dead letter. Its original is empty unless it was requested. A member that is not a dead letter is
         /// returned whole in the header.
@@ -153,7 +153,7 @@ extension DeadLetters.Action {
     }
 }
 
-/// The pace at which dead letters are requeued: a number per second, in small portions, without a burst after a delay.
+/// The pace of requeues: a number per second, in small portions, without a burst after a delay.
 package struct RequeuePace: Sendable {
     /// The number of portions per second. At low rates there are fewer, because a portion has at least one dead letter.
     private static let portions = 10

@@ -18,7 +18,7 @@ package struct DeviceFindings: Sendable {
     package var isPartial = false
     /// By queue, the results that it keeps; `nil` if that is not known.
     package var kept: [String: ResultsKept?] = [:]
-    /// The queues that have older results than those that were searched.
+    /// The queues with older results that were not searched.
     package var unsearched: [String] = []
 
     /// The gaps in the findings, as clauses.
@@ -116,7 +116,7 @@ extension DeviceFindings: Shown {
 package struct TokenMatches: Sendable {
     /// Lower-case hex, at least ``least`` digits.
     package let beginning: String
-    /// The tokens in lower-case hex, those with the newest results first; at most ``limit``.
+    /// The tokens in lower-case hex, at most ``limit``. Tokens with the newest results come first.
     package private(set) var tokens: [String] = []
     /// The numbers of things that were examined.
     package private(set) var results = 0, jobs = 0, letters = 0

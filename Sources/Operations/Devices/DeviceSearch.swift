@@ -32,8 +32,8 @@ struct DeviceSearch {
     struct Found {
         let kind: DeviceRecordKind
         let key: String
-        /// Where it is: the index in a list, the score of a member of a sorted set, the ID of an entry of a
-        /// stream, a field of a hash, or the lane that has claimed it.
+        /// Its place in the key: the index in a list, the score in a sorted set, the ID of a stream's entry, the field of a hash, or the
+        /// lane that has claimed it.
         let place: String
         let value: ByteBuffer
         /// The results of an entry that name a device.
@@ -141,7 +141,7 @@ struct DeviceSearch {
     /// The number of entries of a page. The largest entries have some 130 KB.
     private static let entries = 50
 
-    /// Finds results, also parked ones.
+    /// Finds results and parked results.
     /// - Parameter names: the keys that ``variableKeys()`` has returned.
     func results(_ names: [String], _ page: Page) async throws {
         try await entries(.result, keys.results, page)

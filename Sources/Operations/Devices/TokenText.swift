@@ -36,7 +36,7 @@ package enum TokenText {
         text.hasSuffix("…") || text.hasSuffix("...") || text.utf8.count == 8 && text.isHexadecimal
     }
 
-    /// Returns the ways in which producers may write a token.
+    /// Returns the spellings of a token that producers may use.
     /// - Parameter hex: lower-case hex.
     package static func forms(ofHex hex: String) -> [String] {
         let digits = hex.utf8.compactMap(JSONText.hexValue)

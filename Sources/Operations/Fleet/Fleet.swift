@@ -97,7 +97,7 @@ package struct Fleet: Sendable {
     package func queues() async throws -> Found {
         guard searches else { return Found(keys: named) }
         var found = try await search()
-        // The default queue matters only if there are no others.
+        // The default queue matters only if no queue is found.
         let isOfInterest = isNamed || found.names.isEmpty
         var queues = isOfInterest ? named : []
         let known = Set(queues.map(\.queue))
@@ -115,7 +115,7 @@ package struct Fleet: Sendable {
     /// The error if the settings name other jobs than the workers of a queue claim.
     package struct Contradiction: Error, Sendable, CustomStringConvertible {
         package let queue: String
-        /// The jobs that the workers claim, and those that the settings name.
+        /// The jobs that the workers claim, and the jobs that the settings name.
         package let workers, settings: QueueSource
 
         package var description: String {
@@ -124,7 +124,7 @@ package struct Fleet: Sendable {
         }
     }
 
-    /// Returns the source of a queue's jobs, as its workers have recorded it. Before any worker has, it is the one of the settings.
+    /// Returns the source of a queue's jobs, as its workers have recorded it. If no worker has, it follows from the settings.
     /// - Parameter ignoresSettings: true to prefer the workers even if the settings contradict them.
     /// - Throws: ``Contradiction``, `RedisError`, or an error of the settings.
     package func queue(_ keys: QueueKeys, ignoresSettings: Bool = false) async throws -> QueueSource {
@@ -202,7 +202,7 @@ package struct Fleet: Sendable {
         } while cursor != "0"
     }
 
-    /// Asks for the slots of all servers. If the server of the key is unreachable, it asks others.
+    /// Asks for the slots of all servers: first the server of the key, and then others if it is unreachable.
     private func clusterSlots(_ key: String) async throws -> RESPReply {
         // These keys are in slots far apart, so probably on different servers.
         var keys = [key, "0", "1", "2", "3"]

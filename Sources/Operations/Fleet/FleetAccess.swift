@@ -43,7 +43,7 @@ package struct FleetAccess: Sendable, Equatable {
     /// By the byte, as the parser of a command reads it: to Swift a dash before a combining mark is another character.
     private static func beginsWithDash(_ word: String) -> Bool { word.utf8.first == UInt8(ascii: "-") }
 
-    /// Returns a word for a shell. Producers choose names, so that one can contain anything.
+    /// Quotes a word for a shell. The word may be a name, which producers choose, so it can contain anything.
     private static func quoted(_ word: String) -> String {
         let isPlain =
             !word.isEmpty

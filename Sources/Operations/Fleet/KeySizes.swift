@@ -18,12 +18,12 @@ package struct KeySize: Sendable, Shown {
 }
 
 package enum KeySizes {
-    /// The keys of a queue that can become large, except those of single jobs and minutes.
+    /// The keys of a queue that can become large. Keys of single jobs or minutes can't.
     static func growing(_ keys: QueueKeys) -> [String] {
         keys.unclaimed + [keys.dead, keys.cancelled, keys.results, keys.workers]
     }
 
-    /// The keys that all queues share and that can become large, except those of single tokens.
+    /// The shared keys that can become large. Keys of single tokens can't.
     static func growing(_ keys: SharedKeys) -> [String] {
         [keys.invalidTokens, keys.registrations, keys.throttledTokens, keys.audit]
     }
@@ -55,7 +55,7 @@ package enum KeySizes {
         return sizes.sorted { ($1.bytes, $0.key) < ($0.bytes, $1.key) }
     }
 
-    /// Reads the sizes of keys in one slot, of those that exist.
+    /// Reads the sizes of the existing keys among some keys of one slot.
     private static func read(_ client: RedisClient, _ keys: [String]) async throws -> [KeySize] {
         let types = try await client.call(keys.map { RedisCommand("TYPE", $0) }).map { $0?.root.string ?? "none" }
         let counts = zip(keys, types).compactMap { key, type in
@@ -127,7 +127,7 @@ package struct LargeKey: Sendable, Equatable, Shown {
             .init("limit", "Maximum length of a value, in bytes.", as: .bytes, \.limit),
         ])
 
-    /// Returns those of some keys that are large.
+    /// Returns the large keys among some keys.
     /// - Parameter keys: keys on the server.
     /// - Throws: `RedisError`.
     package static func find(_ client: RedisClient, _ keys: [String]) async throws -> [LargeKey] {

@@ -65,7 +65,7 @@ extension AppPauses {
         try await QueueScript.set(keys.appPaused(app), client) { $0.append(pause.json) }
     }
 
-    /// Returns the pauses of those apps that are paused, by name.
+    /// Returns the pauses of the paused apps among some apps, by name.
     /// - Throws: `RedisError`.
     package static func read(
         _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys

@@ -2,7 +2,7 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Checks that Redis has what a worker needs. Changes nothing.
+/// Checks that a worker can work with Redis. Changes nothing.
 package struct QueueCheck {
     package struct Report: Sendable, Equatable {
         /// The server's version, such as `7.0.15`.

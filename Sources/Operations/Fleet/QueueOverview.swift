@@ -17,8 +17,8 @@ package struct QueueOverview: Sendable {
         package var claims: Int
         /// Its report; `nil` if that can't be read.
         package var report: WorkerReport?
-        /// True while a lease proves that its process is alive. The lease of a lane without claims is too long for
-        /// that, so such a lane counts as alive while the first lane of its process, which polls, has a lease.
+        /// True while a lease proves that its process is alive. A lane without claims has a long lease, which proves nothing: it counts as
+        /// alive while the first lane of its process, which polls, has a lease.
         package internal(set) var isLiving = true
     }
 
@@ -46,11 +46,11 @@ package struct QueueOverview: Sendable {
     package var deadBytes: Int
     /// Cancelled jobs that are kept.
     package var cancelled: Int
-    /// The time for which the first of ``due`` has been due, in milliseconds; `nil` if none is due.
+    /// The time since the first of ``due`` became due, in milliseconds; `nil` if none is due.
     package var overdue: Int64?
-    /// The time at which the last of ``due`` and ``later`` is due, in milliseconds since 1970; `nil` if there are none.
+    /// The due time of the last of ``due`` and ``later``, in milliseconds since 1970; `nil` if there are none.
     package var latest: Int64?
-    /// The age in milliseconds of the job that has probably waited longest, if it contains the time at which it was enqueued.
+    /// The age in milliseconds of the job that has probably waited longest; `nil` if the job has no time of its enqueueing.
     package var oldestWaiting: Int64?
     /// The pause of the queue; `nil` if it is not paused.
     package var pause: PauseRecord?
@@ -70,8 +70,7 @@ package struct QueueOverview: Sendable {
     /// Jobs that are claimed and not settled.
     package var claims: Int { workers.reduce(0) { $0 + $1.claims } }
 
-    /// The age in milliseconds of the oldest job that could be in flight by now: a waiting one, if its age is
-    /// known, or the postponed job that has been due for longest. `nil` if there is no such job.
+    /// The age in milliseconds of the oldest job that could be in flight by now: the larger one of ``overdue`` and ``oldestWaiting``.
     package var oldest: Int64? { [overdue, oldestWaiting].compactMap { $0 }.max() }
 
     /// True if Redis has no key of the queue.
@@ -235,7 +234,7 @@ package struct PostponedCounts: Sendable, Equatable {
     /// Jobs that could not be sent, and have not failed.
     package var deferred = 0
 
-    /// The maximum number of jobs that are counted, and the size in bytes at which the count ends, because it reads the jobs.
+    /// The maximum number and size in bytes of the counted jobs. They are limited because the count reads the jobs.
     private static let (maximumJobs, maximumBytes) = (1000, 262_144)
 
     init() {}

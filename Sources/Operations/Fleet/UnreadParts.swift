@@ -42,7 +42,7 @@ package struct UnreadParts: Sendable {
     }
 
     /// Reads each of some queues.
-    /// - Returns: the values of those that could be read.
+    /// - Returns: the values of the readable queues.
     /// - Throws: the first error if none could be read.
     package mutating func each<Value>(
         _ queues: [QueueKeys], _ body: (QueueKeys) async throws -> Value

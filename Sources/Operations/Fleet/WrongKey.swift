@@ -1,7 +1,7 @@
 import PushQueue
 import Redis
 
-/// A key that holds another type than the schema says, so that Redis refuses the requests that need it.
+/// A key of a wrong type, so that Redis refuses the requests that need it.
 package struct WrongKey: Sendable, Equatable {
     package var key, found, expected: String
 

@@ -44,7 +44,7 @@ package struct QueueHistory: Sendable, Equatable {
         /// True if the points are sums of minutes; false if they are days.
         package var hasMinutes: Bool { step < QueueHistory.day }
 
-        /// The time for which a history can still be shown after it was read, in seconds.
+        /// A history can be shown for this time after it was read, in seconds.
         package var freshness: Int { step == QueueHistory.minute ? 4 : hasMinutes ? 20 : 60 }
     }
 
@@ -164,7 +164,7 @@ package struct QueueHistory: Sendable, Equatable {
         return command
     }
 
-    /// Returns the sums of the histories of several queues, at the times of the one that was read last.
+    /// Returns the sums of the histories of several queues. The points have the times of the latest history.
     /// - Parameter histories: histories of one span.
     /// - Returns: `nil` for none.
     package static func sum(of histories: [QueueHistory]) -> QueueHistory? {

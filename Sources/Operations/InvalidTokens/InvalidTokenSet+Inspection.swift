@@ -6,7 +6,7 @@ import Redis
 package struct InvalidTokenCursor: Sendable {
     /// The number of shards of the form that is read.
     let shards: Int
-    /// The number of the key among those of all shards, from 0.
+    /// The index of the key among the keys of all shards.
     var key: Int
     /// Redis' cursor in it.
     var cursor: String
@@ -38,7 +38,7 @@ extension InvalidTokenSet {
         package var token: ByteBuffer
         /// The known facts about the mark; none if they were not read, or if another program added the token.
         package var details = InvalidTokenDetails()
-        /// The set for other programs that has the token because of this mark. Empty if there is none, or if marks were not read.
+        /// The set for other programs that has the token because of this mark. Empty without such a set, or if marks were not read.
         package var set: TokenSets = []
 
         /// Returns the marks of a token. A token without marks gets one without details.
@@ -69,7 +69,7 @@ extension InvalidTokenSet {
     ///   - count: the approximate number of tokens.
     ///   - withDetails: true to read their details, too.
     ///   - sets: the sets to read.
-    ///   - beginning: at least four hex digits with which the tokens begin; empty for all tokens. Pages can be empty.
+    ///   - beginning: the first hex digits of the tokens, at least four; empty for all tokens. Pages can be empty.
     ///   - skipsUnread: true for a ``Page/unread`` instead of a failure if a key of a divided set can't be read.
     package func scan(
         after cursor: String?, count: Int, withDetails: Bool, sets: TokenSets = .all, beginning: String = "",
@@ -85,7 +85,7 @@ extension InvalidTokenSet {
             let end = (shard.map { $0 + 1 } ?? shards) * keysOfShard
             let first = InvalidTokenCursor(shards: shards, key: (shard ?? 0) * keysOfShard)
             var place = cursor.flatMap { InvalidTokenCursor($0) } ?? first
-            // The cursor may be one of another number of shards.
+            // The cursor may belong to another number of shards.
             if place.shards != shards { place = first }
             scan(
                 place, until: end, sets, beginning, count: count, withDetails: withDetails,

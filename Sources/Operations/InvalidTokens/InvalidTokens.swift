@@ -67,7 +67,7 @@ extension InvalidTokenLine: Shown {
 extension InvalidTokenSet.Listed {
     /// Returns one mark of each token that is in a set for other programs because of a mark, if the filter includes that set.
     package static func tokens(of marks: [Self], in filter: InvalidTokenFilter) -> [Self] {
-        // Without a filter the marks were not read, and those of a token follow one another.
+        // Without a filter the marks were not read, but the elements of a token follow one another.
         var last: ByteBuffer?
         return marks.filter { mark in
             guard filter.isEmpty || !mark.set.isDisjoint(with: filter.ownSets), mark.token != last else { return false }
@@ -91,7 +91,7 @@ package struct InvalidTokenFilter: Equatable {
     package var reasons: [String] = []
     package var sources: [String] = []
     package var environments: [String] = []
-    /// The range of the times at which they became invalid, in milliseconds since 1970.
+    /// They became invalid in this range of time, in milliseconds since 1970.
     package var earliest: Int64?
     package var latest: Int64?
 
@@ -111,7 +111,7 @@ package struct InvalidTokenFilter: Equatable {
 
     package static let fieldNames = fields.map(\.name)
 
-    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    /// - Parameter now: durations count back from this time, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         let sources = try fields.texts("source")
         if let wrong = sources.first(where: { InvalidToken.Source(rawValue: $0) == nil }) {
@@ -130,7 +130,7 @@ package struct InvalidTokenFilter: Equatable {
         environments.isEmpty ? .production : TokenSets(environments.map { .of(ByteBuffer(string: $0)) })
     }
 
-    /// Returns true if the details match; unknown ones match nothing.
+    /// Returns true if the details match. Unknown details match nothing.
     package func fits(_ details: InvalidTokenDetails) -> Bool {
         func fits(_ value: ByteBuffer?, _ wanted: [String]) -> Bool {
             wanted.isEmpty || value.map { value in wanted.contains { value == ByteBuffer(string: $0) } } == true

@@ -12,7 +12,7 @@ package struct WritePatience: Sendable {
     private var since: NIODeadline?
 
     /// - Parameters:
-    ///   - limit: the time for which the write is repeated.
+    ///   - limit: the maximum time of the attempts.
     ///   - backoff: the pauses between attempts.
     package init(
         limit: TimeAmount,

@@ -99,7 +99,7 @@ package struct JobChanges {
             let waiting = found.list + found.sorted
             guard waiting + found.retry + found.failed > 0 else { return }
             if found.list > 0, !(try await changeList(found.list, isInterrupted, progress)) { return }
-            // A worker may have sorted those of the list by now.
+            // A worker may have sorted jobs of the list by now.
             if waiting > 0, !(try await changeSet(.sorted, isInterrupted, progress)) { return }
             if found.retry > 0, !(try await changeSet(.retry, isInterrupted, progress)) { return }
             if found.failed > 0, !(try await changeSet(.failed, isInterrupted, progress)) { return }
@@ -281,7 +281,7 @@ package struct JobChanges {
 }
 
 extension JobChanges {
-    /// Pushes jobs to another queue: postponed ones to the same set, the others to the end of its list.
+    /// Pushes jobs to another queue: postponed jobs to the same set, waiting jobs to the end of its list.
     /// - Parameters:
     ///   - keys: the keys of that queue.
     ///   - client: a client of its server.

@@ -22,8 +22,8 @@ package struct JobFilter: Sendable, Equatable {
     package var reasons: [String] = []
     /// Texts that occur in the producer's bytes, ignoring the case of ASCII letters.
     package var texts: [String] = []
-    /// The range of the times at which they were enqueued or, if that is unknown, first claimed, in milliseconds since
-    /// 1970. Jobs of unknown age do not match a range.
+    /// They were enqueued or, if that is unknown, first claimed in this range of time, in milliseconds since 1970. Jobs of unknown age do
+    /// not match a range.
     package var since: Int64?
     package var until: Int64?
     /// The time before which the next attempt is due, in milliseconds since 1970.
@@ -51,7 +51,7 @@ package struct JobFilter: Sendable, Equatable {
 
     package static let fieldNames = fields.map(\.name)
 
-    /// - Parameter now: the time from which durations count back, in milliseconds since 1970.
+    /// - Parameter now: durations count back from this time, in milliseconds since 1970.
     package init(_ fields: Fields, now: Int64) throws(FieldMistake) {
         self.init()
         for name in try fields.texts("state").flatMap({

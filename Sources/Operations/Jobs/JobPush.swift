@@ -18,11 +18,11 @@ package enum JobPush {
 
     /// A request that must push its jobs once, also if it is repeated.
     package struct Request: Sendable {
-        /// The name, by which a repetition is recognized.
+        /// The name, which a repetition has, too.
         package let name: String
         /// The digest of its jobs.
         package let digest: String
-        /// The time for which Redis remembers the request, in seconds.
+        /// Redis remembers the request for this time, in seconds.
         package let seconds: Int
 
         package init(name: String, digest: String, seconds: Int) {
@@ -30,8 +30,7 @@ package enum JobPush {
         }
     }
 
-    /// Pushes jobs at the tail of a queue's list, all or none, in one step. Those with `replaces` become the newest of their
-    /// keys.
+    /// Pushes jobs at the tail of a queue's list, all or none, in one step. Jobs with `replaces` become the newest of their keys.
     /// - Parameters:
     ///   - maximumLength: if so many jobs wait in the list and among the sorted jobs, nothing is pushed.
     ///   - areNew: false for jobs that were pushed before: a newer one may have replaced them.

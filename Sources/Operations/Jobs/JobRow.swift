@@ -9,7 +9,7 @@ package struct JobRow: Sendable {
     package let queue: String
     package let job: StoredJob
     package let now: Int64
-    /// The ID of the newer job that replaces it, or its campaign. `nil` if there is none, or if that was not read.
+    /// The ID of the newer job that replaces it, or its campaign. `nil` if it is not replaced, or if that was not read.
     package var replacedBy: String?
     /// The findings of a check of the job, if it was checked.
     package var verdicts: [Verdict] = []

@@ -42,7 +42,7 @@ package struct QueueJobs: Sendable {
         package var cursor: String?
     }
 
-    /// The maximum number of jobs of a page, and the size in bytes at which a page ends.
+    /// The maximum number of jobs of a page, and the size in bytes that ends a page.
     static let (pageSize, pageBytes) = (500, 262_144)
 
     let client: RedisClient
@@ -63,7 +63,7 @@ package struct QueueJobs: Sendable {
 
     // MARK: Reading
 
-    /// Reads one page of a place that is not a lane's claims. Sorted jobs are read in the order in which they are sent.
+    /// Reads one page of any place except a lane's claims. Sorted jobs are read in the order of sending.
     /// - Parameters:
     ///   - fromHead: true to begin at the end from which workers claim.
     ///   - latestFirst: true to begin with the postponed job that is due last.
@@ -168,7 +168,7 @@ package struct QueueJobs: Sendable {
     /// - Parameters:
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - limit: the maximum number of jobs.
-    ///   - end: the time at which the search ends, even if too few jobs were found. At least one page of Redis is read.
+    ///   - end: the search ends at this time, even if too few jobs were found. At least one page of Redis is read.
     ///   - latestFirst: true to begin with the postponed job that is due last.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     package func list(
@@ -257,8 +257,7 @@ package struct QueueJobs: Sendable {
         var text: String { (skipped > 0 ? "\(skipped)+" : "") + (position ?? "") }
     }
 
-    /// Returns the places of the jobs, in the order in which jobs pass through them. With `inOrder`, the places of waiting jobs are in the
-    /// order in which these are sent.
+    /// Returns the places in the order that a job takes. With `inOrder`, the places of waiting jobs are in the order of sending.
     private func places(_ filter: JobFilter, inOrder: Bool) async throws -> [Place] {
         let waiting: [Place] = inOrder ? [.inbox, .sorted, .list] : [.list, .inbox, .sorted]
         var places = filter.includes(.waiting) ? waiting : []

@@ -112,7 +112,7 @@ package struct StoredJob: Sendable {
     /// The producer's bytes.
     package var original: ByteBuffer { envelope.originalBytes(in: body) }
 
-    /// The key by which operators name it.
+    /// The key that operators use.
     package var key: String { JobKey.of(original) }
 
     /// The producer's id.
@@ -122,7 +122,7 @@ package struct StoredJob: Sendable {
     package var campaign: ByteBuffer? { job?.campaignName }
     package var fair: ByteBuffer? { job.flatMap { job in job.fair.map(job.text) } }
     package var labels: [String: String] { job?.labelsText.map(JobLabels.read) ?? [:] }
-    /// The key of which only the newest job is sent.
+    /// Of the jobs with this key, only the newest is sent.
     package var replaces: ByteBuffer? { job.flatMap { job in job.replaces.map(job.text) } }
     /// The device tokens that are still to be sent to, or its channel.
     package var tokens: [ByteBuffer] {
@@ -134,12 +134,12 @@ package struct StoredJob: Sendable {
     package var failure: Envelope.Cause? { envelope.failure(in: body) }
     /// The reason why it is deferred.
     package var deferral: Envelope.Cause? { envelope.deferral(in: body) }
-    /// The time at which it was enqueued or first seen, in milliseconds since 1970.
+    /// The time of its enqueueing or of its first claim, in milliseconds since 1970.
     package var enqueuedAt: Int64? { job?.enqueuedAt ?? envelope.enqueued }
 
     private func text(_ field: JobField) -> ByteBuffer { Job(body: body, envelope: envelope).text(field) }
 
-    /// The job in a wrapper that makes it due regardless of its `send_at`. Unchanged if it needs no such wrapper.
+    /// The job in a wrapper that makes it due regardless of its `send_at`. It is unchanged if it is due without one.
     var madeDue: ByteBuffer {
         guard state == .scheduled, !envelope.isDue else { return body }
         var wrapped = ByteBuffer()
@@ -191,7 +191,7 @@ struct SortedMember {
     }
 }
 
-/// The key by which operators name a job: the first ten hex digits of the SHA-1 of the producer's bytes.
+/// The key that operators use for a job: the first ten hex digits of the SHA-1 of the producer's bytes.
 ///
 /// It stays the same while the job waits, is claimed and is tried again. Equal jobs have equal keys.
 package enum JobKey {

@@ -75,7 +75,7 @@ package struct ResultGroup: Sendable {
         var start = milliseconds.map { $0 > 0 ? "\($0 - 1)-\(UInt64.max)" : "0" } ?? "$"
         var opening = Opening.new(skipped: milliseconds == nil ? stream.count : 0)
         if let position {
-            // A stream whose newest entry is older is not the one that the group has read.
+            // If the newest entry is older than the group's position, it is another stream than the group has read.
             let isOlder = StoredResult.Place(stream.newest, index: 0) < StoredResult.Place(position.start, index: 0)
             let first = StoredResult.Place(stream.first ?? StoredResult.beginning, index: 0)
             let hasGap =
@@ -163,8 +163,7 @@ package struct ResultGroup: Sendable {
     /// Takes over pending entries.
     /// - Parameter idle: the minimum time since they were last delivered or renewed, in milliseconds. If several
     ///   consumers take over the same entry, only one gets it.
-    /// - Returns: the entries that this consumer has now. Those that the stream has dropped in the meantime are
-    ///   acknowledged.
+    /// - Returns: the entries that this consumer has now. Entries that the stream has dropped in the meantime are acknowledged.
     /// - Throws: `RedisError`.
     package func reclaim(_ entries: [String], idle: Int) async throws -> ResultPage {
         guard !entries.isEmpty else { return ResultPage() }

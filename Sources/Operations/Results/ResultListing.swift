@@ -1,7 +1,7 @@
 import PushQueue
 import Redis
 
-/// Some results of a queue, and the place at which to continue.
+/// Some results of a queue, and the cursor of the next ones.
 package struct ResultListing: Sendable {
     package var results: [StoredResult] = []
     /// The number of results that were examined.
@@ -27,7 +27,7 @@ package struct ResultListing: Sendable {
     /// - Parameters:
     ///   - last: the result after which to continue; `nil` to begin.
     ///   - limit: the maximum number.
-    ///   - end: the time at which the search ends.
+    ///   - end: the search ends at this time.
     /// - Throws: `RedisError`.
     package static func read(
         _ filter: ResultFilter, _ order: Order, after last: StoredResult.Place?, limit: Int,

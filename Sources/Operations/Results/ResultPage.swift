@@ -59,7 +59,7 @@ package struct ResultPage: Sendable {
     /// Reads the newest results of a queue in pages.
     /// - Parameters:
     ///   - most: the number of results to examine. The search ends after the entry that reaches it.
-    ///   - end: the time at which the search ends; `nil` for none.
+    ///   - end: the search ends at this time; `nil` for no limit.
     ///   - body: gets the results of a page; returns false to stop.
     /// - Returns: the number of results that were examined, and the limit that ended the search, if one did.
     /// - Throws: `RedisError`.
@@ -81,11 +81,11 @@ package struct ResultPage: Sendable {
     }
 }
 
-/// An entry of the stream of results: what workers write, or other programs.
+/// An entry of the stream of results, which a worker or another program has written.
 ///
-/// The field `results` of a worker's entry is a JSON array of groups. A group is an object with the members that its
-/// results share, and `notifications`, an array with an object for the other members of each. An entry without that field
-/// is one result with the entry's fields, and so is one whose field can't be read: it is shown as it is.
+/// The field `results` of a worker's entry is a JSON array of groups. A group is an object with the members that its results share, and
+/// `notifications`, an array with an object for the other members of each. An entry without a readable field `results` is one result with
+/// the entry's fields.
 struct ResultEntry {
     let id: String
     let fields: [(name: String, value: ByteBuffer)]
@@ -110,14 +110,14 @@ struct ResultEntry {
         }
     }
 
-    /// The names of a result's fields, in the order in which they are shown.
+    /// The names of a result's fields, in the order of display.
     private static let names = [
         "id", "token", "outcome", "reason", "status", "apns_id", "app", "attempt", "time", "trace_id", "parent_id",
         "apns_unique_id", "campaign", "fair", "labels", "event", "report",
     ]
     private static let places = Dictionary(uniqueKeysWithValues: zip(names, names.indices))
 
-    /// Returns all known fields, and then those with other names. Of several values the last one counts.
+    /// Returns all known fields, and then the unknown ones. If a name occurs several times, the last value counts.
     private static func ordered(_ members: [EncodedResults.Member]) -> [(name: String, value: ByteBuffer)] {
         var fields = names.map { (name: $0, value: ByteBuffer()) }
         for (name, value) in members {
@@ -136,7 +136,7 @@ private struct EncodedResults {
     /// The text of a string, or the JSON of another value.
     typealias Member = (name: String, value: ByteBuffer)
 
-    /// The members of each result: those of its group, and then its own.
+    /// The members of each result: first the members of its group, then its own.
     private(set) var results: [[Member]] = []
 
     /// - Returns: `nil` if the text is not an array of groups with results.

@@ -9,7 +9,7 @@ package struct StoredResult: Sendable {
     package let entry: String
     /// The number of the result in its entry, from 0.
     package let index: Int
-    /// The fields in their order; unknown ones are empty.
+    /// The fields in their order. A field without a value is empty.
     package let fields: [(name: String, value: ByteBuffer)]
     /// The id of its entry in the stream of parked results; `nil` if it was not read from there.
     package var parkedAs: String?

@@ -89,8 +89,8 @@ end
 -- The maximum number of shares that are read, and that are returned.
 local MOST_SHARES, LARGEST_SHARES = 2000, 5
 
--- Returns the shares with the most waiting bytes. A share is the position up to which the jobs reach in the order of sending, in
--- bytes; `time` is the position of the job that was claimed last.
+-- Returns the shares with the most waiting bytes. A share is a position in the order of sending, in bytes: its jobs reach up to it. `time`
+-- is the position of the job that was claimed last.
 local function largest_shares()
     if redis.call('EXISTS', shares, sorted) == 0 then
         return {}

@@ -4,8 +4,8 @@ import PushJob
 
 /// A thing that operators and programs see: a job, a queue, a campaign.
 ///
-/// Its columns are its only description. Tables and facts of commands and pages, its JSON, the help on that, its schema in
-/// the API's description and its table in the documentation follow from them.
+/// Its columns are its only description. They determine its tables, its facts, its JSON, the help on the JSON, its schema in the API's
+/// description and its table in the documentation.
 package protocol Shown: ColumnValue, Sendable {
     static var columns: Columns<Self> { get }
 
@@ -65,8 +65,7 @@ package struct ColumnPlaces: OptionSet, Sendable {
 
     /// The table of a command.
     package static let table = Self(rawValue: 1)
-    /// The list of a page: a column that is always shown, one that is a line of its own on a phone, and one that only wide screens
-    /// and phones show.
+    /// The list of a page. `list` is always shown, `wide` is a line of its own on a phone, and `widest` is only on wide screens and phones.
     package static let list = Self(rawValue: 2)
     package static let wide = Self(rawValue: 8)
     package static let widest = Self(rawValue: 16)
@@ -337,7 +336,7 @@ extension Shown {
         }
     }
 
-    /// Returns the text of a column; `nil` for an unknown value, and for one that is not a text.
+    /// Returns the text of a column; `nil` if the value is unknown or is not a text.
     package func value(of name: String) -> String? {
         switch Self.columns.all.first(where: { $0.name == name })?.value(self) {
         case .text(let text): text

@@ -19,7 +19,7 @@ extension Listed {
     package func group(_ name: String) -> String? { value(of: name) }
     static var hasLabels: Bool { groups.contains(labelGroup) }
 
-    /// The columns by which they are counted, for help texts and errors.
+    /// The columns that they can be counted by, for help texts and errors.
     package static var groupsInWords: String { groups.joined(separator: ", ") }
 }
 
@@ -61,7 +61,7 @@ extension InvalidTokenLine: Listed {
 /// Numbers of things by some of their columns.
 package struct Counts<Row: Listed>: Sendable {
     package let groups: [String]
-    // Values are compared by their bytes, so those that look alike are counted apart.
+    // Values are compared by their bytes, because different names can look alike.
     private var counts: [[Name?]: Int] = [:]
 
     package init(by groups: [String]) { self.groups = groups }

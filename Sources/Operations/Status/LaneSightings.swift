@@ -58,7 +58,7 @@ struct LaneSightings {
         return Array(newest.values)
     }
 
-    /// - Parameter unwritable: queues in which no worker can renew its lease.
+    /// - Parameter unwritable: queues whose server refuses writes, so that no worker can renew its lease.
     func workers(unwritable: Set<String>) -> [WorkerStatus] {
         Dictionary(grouping: all, by: \.process).map { name, sightings in
             LaneSightings(sightings).worker(name, unwritable: unwritable)
@@ -113,14 +113,14 @@ struct LaneSightings {
     private func state(_ reports: [WorkerReport]) -> WorkerStatus.State {
         if living.isEmpty { return .gone }
         if reports.isEmpty { return .unknown }
-        // Lanes receive a command one after the other, so the state of one will be that of the process.
+        // Lanes receive a command one by one, so the state of one lane will be that of the process.
         if reports.contains(where: { $0.state == .draining }) { return .draining }
         return reports.contains { $0.state == .quiet } ? .quiet : .running
     }
 
-    /// The age in milliseconds from which the report of a lane that has claims is late.
+    /// A report of a lane with claims is late above this age, in milliseconds.
     private static let latestWithClaims = 2 * WorkerReport.interval + 2000
-    /// The age from which the last report of any lane of a process is late.
+    /// The newest report of a process is late above this age, in milliseconds.
     private static let latest = 2 * WorkerReport.longestInterval + 3000
 
     /// Returns the age in milliseconds of the reports of a living process that are late; `nil` if none are.

@@ -14,11 +14,11 @@ package struct Problem: Sendable {
     package var isCritical: Bool { kind.severity == .critical }
     package var object: Object { finding.object }
     package var message: String { finding.message }
-    /// The time at which it began, in milliseconds since 1970, if known.
+    /// The time of its beginning, in milliseconds since 1970, if known.
     package var since: Int64? { finding.since }
     /// The first thing to do, as a clause; empty if that is a remedy.
     package var hint: String { finding.hint ?? kind.hint }
-    /// The remedies, in the order in which an operator should try them.
+    /// The remedies. An operator should try them in this order.
     package var remedies: [Remedy] { finding.remedies }
 
     package var subject: String { object.name }

@@ -53,10 +53,10 @@ extension Problem {
         }
 
         package let name: String
-        /// The time for which the condition must last, such as `5m`.
+        /// The condition must last for this time, such as `5m`.
         package let duration: String?
         package let severity: Severity
-        /// The alert in a line, and its effect; both are templates.
+        /// Templates of the alert in a line, and of its effect.
         package let summary, description: String
         package let expression: String
 

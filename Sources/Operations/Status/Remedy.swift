@@ -12,7 +12,7 @@ package enum Remedy: Sendable, Equatable {
     case countJobs(queue: String)
     /// Counts the invalid tokens by reason, topic and environment.
     case listInvalidTokens
-    /// Sends dead letters again: those with a reason, or all of the queue.
+    /// Sends dead letters again: all dead letters of the queue, or only those with a reason.
     case requeue(queue: String, reason: String?)
     /// Lets all quiet workers claim jobs again.
     case unquiet

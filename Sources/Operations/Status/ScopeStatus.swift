@@ -15,7 +15,7 @@ package struct ScopeStatus: Sendable, Equatable {
     package var othersDelivered, lanes, lanesTotal: Int
     package var workers, endpoints: [String]
 
-    /// Returns the scopes that lanes report: equal ones of several lanes are one, with the sum of their numbers.
+    /// Returns the scopes that lanes report. Equal scopes of several lanes become one, with the sum of their numbers.
     /// - Parameter reports: the last report of each lane.
     package static func scopes(_ reports: [WorkerReport]) -> [ScopeStatus] {
         struct Identity: Hashable {

@@ -25,7 +25,7 @@ package struct WorkerStatus: Sendable {
 
     /// Sends a command to the worker, on all of its queues.
     /// - Parameters:
-    ///   - at: Redis' time in milliseconds since 1970, from which the command's lifetime counts.
+    ///   - at: Redis' time in milliseconds since 1970. The command's lifetime begins then.
     ///   - known: the queues of the fleet.
     /// - Throws: `RedisError`.
     package func send(_ command: WorkerCommand.Kind, at: Int64, _ known: [QueueKeys], _ fleet: Fleet) async throws {

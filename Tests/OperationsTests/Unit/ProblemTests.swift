@@ -79,7 +79,7 @@ struct ProblemTests {
             jobs: ["order-7", "order-8", "order-9"], othersDelivered: 9),
     ]
 
-    /// A fleet in which everything is wrong.
+    /// A fleet with every problem.
     private static let status: FleetStatus = {
         var status = FleetStatus()
         (status.at, status.redis, status.prefix) = (now, "redis:6379", "push")

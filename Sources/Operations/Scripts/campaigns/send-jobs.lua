@@ -121,7 +121,7 @@ else
             end
         end
         if state == 'ready' then
-            -- Those that were moved end in another queue.
+            -- Notifications that were moved end in another queue.
             unended = begun > 0 and math.max(0, begun - ended_of(facts) - bounded(facts.moved)) or 0
             if waiting + count > ahead or unended > most then
                 state = 'full'

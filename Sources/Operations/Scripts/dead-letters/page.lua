@@ -52,8 +52,7 @@ page, limit = tonumber(page), tonumber(limit)
 local FIRST_OPTION = 5
 local now = now_ms()
 local PAGE_BYTES = 262144
--- The maximum size of a job that is decoded, for members that the line of its dead letter does not have, and how much more it
--- costs than one that is read.
+-- A job up to this size is decoded if its dead letter's line lacks a member. Decoding a byte costs this many times as much as reading it.
 local READABLE_BYTES, DECODING = 1048576, 4
 
 local function refuse(message)
@@ -160,7 +159,7 @@ local function time_of(text)
     if time then
         return time >= 0 and time <= LATEST and time or nil
     end
-    -- Each unit at most once, and the larger ones first.
+    -- Each unit at most once, larger units first.
     local total, rest, next_unit = 0, text, 1
     while rest ~= '' do
         local number, name, more = string.match(rest, '^(%d+)(%a+)(.*)$')

@@ -92,7 +92,7 @@ if kind == 'list' or kind == 'head' then
                 end
                 return turned
             end)
-            -- Those before a job that was claimed were claimed, too.
+            -- The jobs before a claimed job were claimed, too.
             start = removed and start - removed or 0
         end
     end
