@@ -71,12 +71,12 @@ struct ChangeCommand {
     }
 
     /// Makes a change with the set of invalid tokens.
-    /// - Parameter queues: true if it also concerns all queues of Redis.
+    /// - Parameter queues: true if it also changes the queues.
     func run(
         _ settings: Settings, queues: Bool, _ change: (Fleet) async throws -> some Change
     ) async throws {
         try await CommandRedis(settings).withInvalidTokens { client in
-            try await FleetOptions.withFleet(settings, searches: queues) { fleet in
+            try await FleetOptions.withFleet(settings, searches: true) { fleet in
                 var desk = try Desk(fleet, queues ? await fleet.notedQueues() : [], settings)
                 desk.invalidTokens = client
                 try await run(change(fleet), desk)

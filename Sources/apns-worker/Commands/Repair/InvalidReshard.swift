@@ -37,14 +37,7 @@ struct InvalidReshard: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let settings = try redis.settings()
-        try await CommandRedis(settings).withInvalidTokens { client in
-            try await FleetOptions.withFleet(settings, searches: true) { fleet in
-                var desk = try Desk(fleet, [], settings)
-                desk.invalidTokens = client
-                let command = ChangeCommand(isJSON: json, isDryRun: dryRun, isConfirmed: yes, things: .tokens)
-                try await command.run(change, desk)
-            }
-        }
+        try await ChangeCommand(isJSON: json, isDryRun: dryRun, isConfirmed: yes, things: .tokens)
+            .run(redis.settings(), queues: false) { _ in try change }
     }
 }
