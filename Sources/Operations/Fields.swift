@@ -296,6 +296,33 @@ extension Fields {
         return campaign
     }
 
+    /// Returns device tokens or channels. The beginning of a token, as results and logs show it, is refused: nothing
+    /// would match it.
+    func tokens() throws(FieldMistake) -> [String] {
+        let tokens = try texts("token").map(\.trimmed)
+        for token in tokens where TokenText.isShortened(token) {
+            throw FieldMistake {
+                "\($0("token")) is \(token.printable), the beginning of a token; a device token has 64 hex digits or more"
+            }
+        }
+        return tokens
+    }
+
+    /// Returns the hex of the tokens in the field `tokens`, which must have at least one.
+    /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
+    func wholeTokens(_ token: (String) -> String?) throws(FieldMistake) -> [String] {
+        let texts = TokenText.divided(raw("tokens"))
+        guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
+        var tokens: [String] = []
+        for text in texts {
+            guard let hex = token(text) else {
+                throw FieldMistake { _ in "\(text.prefix(8).printable)… is not a device token in hex or base64" }
+            }
+            tokens.append(hex)
+        }
+        return tokens
+    }
+
     func job() throws(FieldMistake) -> ByteBuffer {
         let job = ByteBuffer(string: raw("job"))
         guard job.readableBytes > 0 else { throw FieldMistake { "\($0("job")) is missing" } }

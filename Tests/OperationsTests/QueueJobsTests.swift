@@ -312,7 +312,7 @@ struct QueueJobsTests {
 
         let letters = DeadLetters(queue.client, keys)
         var only = DeadLetterFilter()
-        only.reasons = [JobAction.cancelledReason]
+        only.reasons = [DeadLetter.cancelledReason]
         only.ids = ["job-10000"]
         var (found, place) = ([DeadLetters.Listed](), String?.none)
         repeat {

@@ -54,7 +54,7 @@ struct DashboardAPI: Sendable {
         }
 
         /// A list that can be counted by some columns.
-        static func counted<Row: Listed>(
+        static func counted<Row: Counted>(
             _ path: String, _ name: String, _ summary: String, _ fields: [Field],
             _ read: @escaping @Sendable (PageRequest, ListReading) async throws -> ListPart<Row>
         ) -> Read {

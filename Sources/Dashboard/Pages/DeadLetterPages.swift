@@ -23,7 +23,7 @@ struct DeadLettersPage: DashboardPage {
         async let status = request.site.data.fleetStatus()
         async let form = filters(request)
         let listing = try await list(request, filter, request.reading, newestFirst: !isOldestFirst)
-        let areCancelled = filter.reasons == [JobAction.cancelledReason]
+        let areCancelled = filter.reasons == [DeadLetter.cancelledReason]
         var rest = filter
         if areCancelled { rest.reasons = [] }
         let names = chosen.map(\.queue)
@@ -39,7 +39,7 @@ struct DeadLettersPage: DashboardPage {
             [
                 ("Errors", request.path(["dead"], "reason", nil), !areCancelled, rest.isEmpty ? dead : nil),
                 (
-                    "Cancelled", request.path(["dead"], "reason", JobAction.cancelledReason), areCancelled,
+                    "Cancelled", request.path(["dead"], "reason", DeadLetter.cancelledReason), areCancelled,
                     rest.isEmpty ? cancelled : nil
                 ),
             ])
@@ -91,7 +91,7 @@ struct DeadLettersPage: DashboardPage {
     func filters(_ request: PageRequest) async throws -> HTML {
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
-        let areCancelled = request.query.all("reason") == [JobAction.cancelledReason]
+        let areCancelled = request.query.all("reason") == [DeadLetter.cancelledReason]
         let filters = Self.filters(
             request, queues.map(\.queue), try await request.site.data.fleetStatus(),
             try await request.campaignNames(chosen), areCancelled: areCancelled)
@@ -104,7 +104,7 @@ struct DeadLettersPage: DashboardPage {
         let reasons = status.queues.flatMap(\.deadReasons.keys) + status.reasons(["dead"])
         let reason = ListFilter(
             "Reason", "reason", placeholder: "BadPayload or Bad*",
-            known: reasons.filter { $0 != JobAction.cancelledReason },
+            known: reasons.filter { $0 != DeadLetter.cancelledReason },
             isMain: true)
         return [
             ListFilter.queue(queues), areCancelled ? nil : reason,

@@ -121,13 +121,13 @@ struct DevicePage: DashboardPage {
     /// - Parameter text: a token in hex or base64, or the beginning of one in hex, perhaps with an ellipsis.
     private func found(_ text: String, _ request: PageRequest) async throws -> PageContent {
         let token = TokenMatches.digits(of: text)
-        guard token.isHexadecimal, token.utf8.count < TokenMatches.whole else {
+        guard token.isHexadecimal, token.utf8.count < TokenText.wholeDigits else {
             return try await page(token, asked: token, request)
         }
         guard let beginning = TokenMatches(Self.searched(token, by: request.visitor)) else {
             throw FieldMistake { _ in
                 "\(token) is too short: a device token has 64 hex digits or more, and a search needs the first "
-                    + "\(TokenMatches.least)"
+                    + "\(TokenText.shownDigits)"
             }
         }
         let (matches, unread) = try await Self.matches(beginning, request)
@@ -145,7 +145,7 @@ struct DevicePage: DashboardPage {
     /// Returns the digits of the beginning of a token that a visitor searches for. Viewers see the first eight digits
     /// of tokens; if they could search for more, a few hundred searches would find the others, one by one.
     static func searched(_ beginning: String, by visitor: Visitor) -> String {
-        visitor.seesContent ? beginning : String(beginning.prefix(TokenMatches.least))
+        visitor.seesContent ? beginning : String(beginning.prefix(TokenText.shownDigits))
     }
 
     private func searchAll(_ token: String, _ request: PageRequest) -> HTML {

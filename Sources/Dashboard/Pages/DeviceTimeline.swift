@@ -89,7 +89,7 @@ struct DeviceTimeline {
     }
 
     private static func entry(_ letter: DeadLetterRow) -> Entry {
-        let isCancelled = letter.reason == JobAction.cancelledReason
+        let isCancelled = letter.reason == DeadLetter.cancelledReason
         return Entry(
             at: letter.at, word: isCancelled ? "cancelled" : "dead", tone: isCancelled ? .plain : .bad,
             text: letter.error ?? "", reason: letter.reason, queue: letter.queue,

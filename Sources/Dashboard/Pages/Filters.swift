@@ -54,7 +54,7 @@ struct ListFilter {
     }
 
     /// The columns by which rows are counted.
-    static func counted(_ rows: (some Listed).Type) -> ListFilter {
+    static func counted(_ rows: (some Counted).Type) -> ListFilter {
         ListFilter("Count by", "by", placeholder: "\(rows.groups[1]) or label.NAME", known: rows.groups)
     }
 

@@ -167,7 +167,7 @@ struct ChartLinks: Sendable {
         ]
         return switch outcome {
         case .dead: links.path(["dead"], queues + range)
-        case .cancelled: links.path(["dead"], queues + [("reason", JobAction.cancelledReason)] + range)
+        case .cancelled: links.path(["dead"], queues + [("reason", DeadLetter.cancelledReason)] + range)
         case .invalidToken: links.path(["invalid"], range)
         case .delivered, .expired, .dropped, .suppressed: nil
         }

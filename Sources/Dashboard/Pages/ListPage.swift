@@ -211,7 +211,7 @@ extension PageRequest {
     /// Counts the rows of a list by the columns of the field `by`, as many as are found in a few seconds.
     /// - Parameter read: reads a part of the list.
     /// - Returns: the numbers, and what was read, without its rows; `nil` without that field.
-    func counted<Row: Listed>(
+    func counted<Row: Counted>(
         _ read: @Sendable (ListReading) async throws -> ListPart<Row>
     ) async throws -> (counts: Counts<Row>, part: ListPart<Row>)? {
         guard let by = query["by"]?.trimmed else { return nil }
@@ -253,7 +253,7 @@ extension PageRequest {
     private static let (countedAtOnce, countingTime) = (2000, Duration.seconds(4))
 
     /// Returns counted rows as a table, whose values are links to the rows that have them.
-    func numbers<Row: Listed>(
+    func numbers<Row: Counted>(
         _ counts: Counts<Row>, _ part: ListPart<Row>, _ segments: [String]
     ) -> HTML {
         let groups = counts.groups

@@ -361,7 +361,7 @@ struct QueuePage: DashboardPage {
             \(Elements.figure(
                 "Cancelled jobs",
                 request.link(
-                    ["dead"], [("queue", name), ("reason", JobAction.cancelledReason)], Words.number(queue.cancelled)),
+                    ["dead"], [("queue", name), ("reason", DeadLetter.cancelledReason)], Words.number(queue.cancelled)),
                 "kept"))
             </div>
             """

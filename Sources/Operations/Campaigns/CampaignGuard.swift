@@ -189,19 +189,30 @@ package struct CampaignGuard: Sendable, Equatable {
     }
 }
 
-extension Fields {
-    /// Returns the guard of a campaign; `nil` without rules.
+extension CampaignGuard.Level: Shown {
+    package static let columns = Columns<Self>(
+        "GuardLevel", "A rule of a campaign's guard.",
+        [
+            .init("counter", "Counter, such as `invalid_token`.", \.counter),
+            .init("limit_percent", "Share above which the campaign is paused.", \.limitPercent),
+            .init("percent", "Share now, in percent.", \.percent),
+            .init("of", "Number of notifications of which it is the share.", as: .count, \.of),
+        ])
+}
+
+extension CampaignGuard {
+    /// Returns the guard that fields describe; `nil` without rules.
     /// - Parameter reasons: the reasons that workers know.
-    package func campaignGuard(reasons: Set<String>) throws(FieldMistake) -> CampaignGuard? {
-        let minimum = try number("min", 1...1_000_000_000)
-        guard let text = word("stop_if") else { return nil }
-        guard let rules = CampaignGuard.rules(text) else {
-            throw FieldMistake { "\($0("stop_if")) must be \(CampaignGuard.form)" }
+    package init?(_ fields: Fields, reasons: Set<String>) throws(FieldMistake) {
+        let minimum = try fields.number("min", 1...1_000_000_000)
+        guard let text = fields.word("stop_if") else { return nil }
+        guard let rules = Self.rules(text) else {
+            throw FieldMistake { "\($0("stop_if")) must be \(Self.form)" }
         }
-        if let reason = CampaignGuard.unknownReason(in: rules, known: reasons) {
+        if let reason = Self.unknownReason(in: rules, known: reasons) {
             let meant = reason.nearest(of: reasons.sorted()).map { "; did you mean \($0)?" } ?? ""
             throw FieldMistake { "\($0("stop_if")) has an unknown reason, \(reason)\(meant)" }
         }
-        return CampaignGuard(rules, minimum: minimum ?? CampaignGuard.minimumByDefault)
+        self.init(rules, minimum: minimum ?? Self.minimumByDefault)
     }
 }

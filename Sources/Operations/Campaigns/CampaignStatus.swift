@@ -235,17 +235,6 @@ extension CampaignStatus: Shown {
         ])
 }
 
-extension CampaignGuard.Level: Shown {
-    package static let columns = Columns<Self>(
-        "GuardLevel", "A rule of a campaign's guard.",
-        [
-            .init("counter", "Counter, such as `invalid_token`.", \.counter),
-            .init("limit_percent", "Share above which the campaign is paused.", \.limitPercent),
-            .init("percent", "Share now, in percent.", \.percent),
-            .init("of", "Number of notifications of which it is the share.", as: .count, \.of),
-        ])
-}
-
 extension CampaignStatus {
     /// Reads a campaign in all queues that know it.
     /// - Parameter unread: gets the queues that can't be read.

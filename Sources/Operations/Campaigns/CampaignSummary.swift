@@ -149,13 +149,3 @@ extension CampaignSummary: Shown {
             .init("partial", "True if a queue could not be read; then `total` and `left` are unknown.", \.partial),
         ])
 }
-
-extension CampaignPace.Point: Shown {
-    package static let columns = Columns<Self>(
-        "Pace", "A period of a campaign.",
-        [
-            .init("at", "Beginning.", as: .time, \.at), .init("seconds", "Length in seconds.", \.seconds),
-            .init("ended", "Number of notifications that ended.", as: .count, \.ended),
-            .init("ended_per_second", "Notifications that ended per second.", as: .rate, \.endedPerSecond),
-        ])
-}

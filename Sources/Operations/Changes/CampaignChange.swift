@@ -58,7 +58,7 @@ package struct CampaignChange: Change {
             requeue = nil
             return
         }
-        var cancelled = Fields([("campaign", campaign), ("reason", JobAction.cancelledReason)])
+        var cancelled = Fields([("campaign", campaign), ("reason", DeadLetter.cancelledReason)])
         cancelled.append("rate", fields["rate"])
         requeue = try DeadLettersChange(.requeue, cancelled, now: now)
     }
@@ -171,15 +171,6 @@ package struct CampaignChange: Change {
                 }
             }
         }
-    }
-}
-
-extension ChangePart {
-    /// The part of a queue whose key can't be written.
-    static func unwritten(_ keys: QueueKeys, _ key: String, _ error: any Error) -> ChangePart {
-        var part = ChangePart(keys.queue)
-        part.error = "queue \(keys.queue) is unchanged, because \(key) can't be written: \(error)"
-        return part
     }
 }
 

@@ -22,7 +22,7 @@ package struct CampaignGuardChange: Change {
         try fields.check(Self.fields)
         campaign = try fields.campaign()
         reason = try fields.reason()
-        new = try fields.campaignGuard(reasons: reasons)
+        new = try CampaignGuard(fields, reasons: reasons)
         guard (new != nil) != (try fields.isSet("off")) else {
             throw FieldMistake { "pass either \($0("stop_if")) or \($0("off"))" }
         }

@@ -324,6 +324,13 @@ package struct ChangePart: Sendable {
     package var report: (any Encodable & Sendable)?
 
     package init(_ queue: String? = nil, count: Int = 0) { (self.queue, self.count) = (queue, count) }
+
+    /// The part of a queue whose key can't be written.
+    static func unwritten(_ keys: QueueKeys, _ key: String, _ error: any Error) -> ChangePart {
+        var part = ChangePart(keys.queue)
+        part.error = "queue \(keys.queue) is unchanged, because \(key) can't be written: \(error)"
+        return part
+    }
 }
 
 /// The effect of a change.

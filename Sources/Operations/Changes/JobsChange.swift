@@ -264,7 +264,7 @@ package struct UncancelJobs: Change {
         }
         part.sentence =
             "ended the cancellation of \(Words.count(part.count, "ID")); for the dead letters: "
-            + desk.fleet.access.command(["requeue", "--reason", JobAction.cancelledReason])
+            + desk.fleet.access.command(["requeue", "--reason", DeadLetter.cancelledReason])
         return ChangeResult([part])
     }
 }

@@ -67,12 +67,12 @@ package struct DeadLetterFilter: Sendable, Equatable {
     package var isEmpty: Bool { self == DeadLetterFilter() }
 
     /// True if it can match dead letters.
-    var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != JobAction.cancelledReason } }
+    var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != DeadLetter.cancelledReason } }
 
     /// True if it can match cancelled jobs: it names their reason, or it names no reason but a key, an ID or a token. Other filters leave
     /// out jobs that an operator has cancelled.
     var matchesCancelled: Bool {
-        guard reasons.isEmpty else { return reasons.contains(JobAction.cancelledReason) }
+        guard reasons.isEmpty else { return reasons.contains(DeadLetter.cancelledReason) }
         return !(keys.isEmpty && ids.isEmpty && tokens.isEmpty)
     }
 
@@ -95,4 +95,9 @@ package struct DeadLetterFilter: Sendable, Equatable {
             command.append(String(repeating: "0", count: 13 - digits.utf8.count) + digits)
         }
     }
+}
+
+extension DeadLetter {
+    /// The reason of cancelled jobs.
+    package static let cancelledReason = "Cancelled"
 }

@@ -113,3 +113,8 @@ extension ByteBuffer {
     /// The bytes in base64 if they are not UTF-8.
     var base64IfNotUTF8: String? { utf8Text == nil ? Data(readableBytesView).base64EncodedString() : nil }
 }
+
+extension DeadLetterRow: Counted {
+    package static let (things, narrowing) = ("dead letters", "--reason")
+    package static let groups = ["reason", "app", "campaign", "fair", labelGroup, "queue"]
+}

@@ -114,7 +114,7 @@ extension DeviceFindings: Shown {
 
 /// The device tokens in Redis that begin with some digits. Operators need them because logs and pages show only the beginning of a token.
 package struct TokenMatches: Sendable {
-    /// Lower-case hex, at least ``least`` digits.
+    /// Lower-case hex, at least ``TokenText/shownDigits`` digits.
     package let beginning: String
     /// The tokens in lower-case hex, at most ``limit``. Tokens with the newest results come first.
     package private(set) var tokens: [String] = []
@@ -123,15 +123,12 @@ package struct TokenMatches: Sendable {
     /// True if a search ended early because its time was over, or because there are more tokens.
     package private(set) var isPartial = false
 
-    /// The number of digits that people see of a token.
-    package static let least = 8
-    /// The minimum number of digits of a whole token.
-    package static let whole = 64
     package static let limit = 20
 
     /// - Returns: `nil` for a text that is not the beginning of a token.
     package init?(_ beginning: String) {
-        guard beginning.isHexadecimal, (Self.least..<Self.whole).contains(beginning.utf8.count) else { return nil }
+        guard beginning.isHexadecimal, (TokenText.shownDigits..<TokenText.wholeDigits).contains(beginning.utf8.count)
+        else { return nil }
         self.beginning = beginning.lowercased()
     }
 

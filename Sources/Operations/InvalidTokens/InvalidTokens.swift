@@ -141,3 +141,8 @@ package struct InvalidTokenFilter: Equatable {
             && (latest.map { latest in details.at.map { $0 <= latest } == true } ?? true)
     }
 }
+
+extension InvalidTokenLine: Counted {
+    package static let (things, narrowing) = ("invalid tokens", "--reason")
+    package static let groups = ["reason", "source", "environment", "topic", "set"]
+}

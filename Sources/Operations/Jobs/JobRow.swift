@@ -135,3 +135,19 @@ extension JobRow.Verdict: Shown {
             .init("sentence", "Finding.", \.sentence),
         ])
 }
+
+extension JobRow: Counted {
+    package static let (things, narrowing) = ("jobs", "--id")
+    package static let groups = [
+        "state", "app", "campaign", "fair", labelGroup, "reason", "deferral", "topic", "queue",
+    ]
+    package var labels: [String: String]? { job.labels }
+
+    /// The reason of a job is that of its last failure.
+    package func group(_ name: String) -> String? { value(of: name == "reason" ? "error" : name) }
+
+    /// Returns true if jobs must be decoded to count them by some columns.
+    package static func mustRead(for groups: [String]) -> Bool {
+        !Set(groups).isSubset(of: ["state", "reason", "deferral", "queue"])
+    }
+}

@@ -17,9 +17,6 @@ package enum JobAction: Sendable {
     /// Their next attempt is due now.
     case run
 
-    /// The reason of dead letters that were cancelled.
-    package static let cancelledReason = "Cancelled"
-
     fileprivate var name: String {
         switch self {
         case .cancel: "bury"
@@ -122,7 +119,7 @@ struct JobWriter {
             command.append(limits.maximumDeadLetterBytes)
             command.append(limits.resultsLimit)
             command.append(counter)
-            command.append(JobAction.cancelledReason)
+            command.append(DeadLetter.cancelledReason)
             append(&command)
         } reading: { reply in
             Changed(changed: reply.number(), passed: reply.number(), evicted: reply.number())
@@ -151,7 +148,7 @@ struct JobWriter {
     private func results(of stored: StoredJob) -> PackedResults {
         guard limits.results != .off else { return PackedResults() }
         var result = NotificationResult(
-            .cancelled, reason: JobAction.cancelledReason, attempt: max(0, stored.envelope.attempt - 1))
+            .cancelled, reason: DeadLetter.cancelledReason, attempt: max(0, stored.envelope.attempt - 1))
         result.id = stored.id
         result.app = stored.app.map { String(buffer: $0) }
         result.trace = stored.job?.trace

@@ -106,3 +106,9 @@ extension ResultLine: Shown {
         }
     }
 }
+
+extension ResultLine: Counted {
+    package static let (things, narrowing) = ("results", "--id")
+    package static let groups = ["outcome", "reason", "app", "campaign", "fair", labelGroup, "queue"]
+    package var labels: [String: String]? { result.labels }
+}

@@ -2,7 +2,7 @@ import PrintableText
 import PushQueue
 
 /// A thing that is listed and counted.
-package protocol Listed: Shown {
+package protocol Counted: Shown {
     /// The word for several of them, and an option that makes the list shorter.
     static var things: String { get }
     static var narrowing: String { get }
@@ -14,52 +14,19 @@ package protocol Listed: Shown {
     func group(_ name: String) -> String?
 }
 
-extension Listed {
+extension Counted {
     package var labels: [String: String]? { nil }
     package func group(_ name: String) -> String? { value(of: name) }
+    /// The group of a label, with the name of the label after the dot.
+    static var labelGroup: String { "label.NAME" }
     static var hasLabels: Bool { groups.contains(labelGroup) }
 
     /// The columns that they can be counted by, for help texts and errors.
     package static var groupsInWords: String { groups.joined(separator: ", ") }
 }
 
-/// The group of a label, with the name of the label after the dot.
-private let labelGroup = "label.NAME"
-
-extension JobRow: Listed {
-    package static let (things, narrowing) = ("jobs", "--id")
-    package static let groups = [
-        "state", "app", "campaign", "fair", labelGroup, "reason", "deferral", "topic", "queue",
-    ]
-    package var labels: [String: String]? { job.labels }
-
-    /// The reason of a job is that of its last failure.
-    package func group(_ name: String) -> String? { value(of: name == "reason" ? "error" : name) }
-
-    /// Returns true if jobs must be decoded to count them by some columns.
-    package static func mustRead(for groups: [String]) -> Bool {
-        !Set(groups).isSubset(of: ["state", "reason", "deferral", "queue"])
-    }
-}
-
-extension DeadLetterRow: Listed {
-    package static let (things, narrowing) = ("dead letters", "--reason")
-    package static let groups = ["reason", "app", "campaign", "fair", labelGroup, "queue"]
-}
-
-extension ResultLine: Listed {
-    package static let (things, narrowing) = ("results", "--id")
-    package static let groups = ["outcome", "reason", "app", "campaign", "fair", labelGroup, "queue"]
-    package var labels: [String: String]? { result.labels }
-}
-
-extension InvalidTokenLine: Listed {
-    package static let (things, narrowing) = ("invalid tokens", "--reason")
-    package static let groups = ["reason", "source", "environment", "topic", "set"]
-}
-
 /// Numbers of things by some of their columns.
-package struct Counts<Row: Listed>: Sendable {
+package struct Counts<Row: Counted>: Sendable {
     package let groups: [String]
     // Values are compared by their bytes, because different names can look alike.
     private var counts: [[Name?]: Int] = [:]
@@ -97,7 +64,7 @@ package struct Counts<Row: Listed>: Sendable {
         var names: [String] = []
         for name in text.split(separator: ",", omittingEmptySubsequences: false).map(String.init) {
             let isLabel = Row.hasLabels && name.hasPrefix("label.") && name.count > 6
-            guard name != labelGroup, isLabel || Row.groups.contains(name) else {
+            guard name != Row.labelGroup, isLabel || Row.groups.contains(name) else {
                 throw FieldMistake { _ in
                     "\(Row.things) are counted by \(Row.groupsInWords), not by \(name.printable)"
                 }

@@ -18,22 +18,18 @@ package struct ShownMembers: Sendable {
     let isOpen: Bool
     package let all: [Member]
 
-    /// The things that commands print as JSON. Each is followed by the things that are its members.
-    package static let ofCommands: [ShownMembers] = {
-        var known: Set<String> = []
-        return [
-            FleetStatus.columns.members, JobRow.columns.members, DeadLetterRow.columns.members,
-            ResultLine.columns.members, InvalidTokenLine.columns.members, CampaignStatus.columns.members,
-            CampaignSummary.columns.members, DeviceFindings.columns.members, DeviceExport.columns.members,
-        ].flatMap(\.withParts).filter { known.insert($0.name).inserted }
-    }()
-
     /// The name, the commands that print it, and the meaning.
     package var title: String {
         "\(name)\(commands.isEmpty ? "" : " (`\(commands.joined(separator: "`, `"))`)"): \(meaning)"
     }
 
     private var withParts: [ShownMembers] { [self] + all.compactMap(\.form.part).flatMap(\.withParts) }
+
+    /// Returns some things, each followed by the things that are its members, and each once.
+    package static func withParts(of things: [ShownMembers]) -> [ShownMembers] {
+        var known: Set<String> = []
+        return things.flatMap(\.withParts).filter { known.insert($0.name).inserted }
+    }
 }
 
 extension ColumnForm {
@@ -67,10 +63,7 @@ extension ShownMembers {
 
     /// The schemas of some things and their parts, as members of the API's `components.schemas`.
     package static func schemas(_ things: [ShownMembers]) -> [String] {
-        var known: Set<String> = []
-        return things.flatMap(\.withParts).filter { known.insert($0.name).inserted }.map {
-            "\"\($0.name)\": \($0.schema)"
-        }
+        withParts(of: things).map { "\"\($0.name)\": \($0.schema)" }
     }
 
     private var schema: String {

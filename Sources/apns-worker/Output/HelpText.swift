@@ -143,6 +143,13 @@ enum HelpTopic: String, CaseIterable {
         return text
     }
 
+    /// The things that commands print as JSON.
+    static let things = ShownMembers.withParts(of: [
+        FleetStatus.columns.members, JobRow.columns.members, DeadLetterRow.columns.members, ResultLine.columns.members,
+        InvalidTokenLine.columns.members, CampaignStatus.columns.members, CampaignSummary.columns.members,
+        DeviceFindings.columns.members, DeviceExport.columns.members,
+    ])
+
     private var json: String {
         var text = """
             Commands with --json print one object per line. Times are milliseconds since 1970, durations are milliseconds (…_ms),
@@ -150,7 +157,7 @@ enum HelpTopic: String, CaseIterable {
             are in docs/commands.md.
 
             """
-        for thing in ShownMembers.ofCommands {
+        for thing in Self.things {
             text += "\n\(thing.title)\n"
             for member in thing.all {
                 text += Self.wrapped(member.explanation, after: "  \(member.name.padded(to: 22)) ")

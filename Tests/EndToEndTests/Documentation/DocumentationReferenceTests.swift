@@ -1,8 +1,10 @@
 import Foundation
+import Operations
 import TestSupport
 import Testing
 
 @testable import PushWorker
+@testable import apns_worker
 
 extension EndToEnd {
     @Suite("The documentation's generated tables")
@@ -39,6 +41,24 @@ extension EndToEnd {
             let source = try String(contentsOf: folder, encoding: .utf8)
             #expect(source.matches(of: /static let \w+ = metric\(/).count == WorkerMetric.all.count)
             #expect(Set(WorkerMetric.all.map(\.name)).count == WorkerMetric.all.count)
+        }
+
+        @Test("of JSON have a meaning for each member, which occurs once")
+        func json() throws {
+            let things = HelpTopic.things
+            #expect(Set(things.map(\.name)).count == things.count)
+            for thing in things {
+                #expect(Set(thing.all.map(\.name)).count == thing.all.count, "\(thing.name)")
+                for member in thing.all {
+                    #expect(
+                        member.meaning.hasSuffix(".") || member.meaning.hasSuffix(":"), "\(thing.name).\(member.name)")
+                }
+            }
+            let schemas = "{\(ShownMembers.schemas(things).joined(separator: ","))}"
+            let known = try #require(try JSONSerialization.jsonObject(with: Data(schemas.utf8)) as? [String: Any])
+            #expect(Set(known.keys) == Set(things.map(\.name)))
+            let references = schemas.matches(of: /#\/components\/schemas\/(\w+)/).map { String($0.1) }
+            #expect(Set(references).isSubset(of: known.keys))
         }
 
         @Test("The rules for Prometheus match the table of problems; UPDATE_DOCS=1 writes them.")

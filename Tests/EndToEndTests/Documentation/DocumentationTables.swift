@@ -45,7 +45,7 @@ enum DocumentationTables {
         case "json":
             table(
                 ["Thing", "Members"],
-                ShownMembers.ofCommands.filter { $0.name != "Result" }.map { thing in
+                HelpTopic.things.filter { $0.name != "Result" }.map { thing in
                     let members = thing.all.map { "`\($0.name)`: \($0.explanation)" }
                     return [thing.title, members.joined(separator: "<br>")]
                 })

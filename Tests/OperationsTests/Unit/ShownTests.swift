@@ -60,21 +60,4 @@ import Testing
         #expect(sample.cells(now: 60_000)[1...] == ["-", "1970-01-01T00:00:00Z"])
         #expect(sample.page(now: 60_000).hasSuffix("flag  yes\ntime  1970-01-01T00:00:00Z, 1m ago\n"))
     }
-
-    @Test("Each member that commands print has a meaning and occurs once")
-    func meanings() throws {
-        let things = ShownMembers.ofCommands
-        #expect(Set(things.map(\.name)).count == things.count)
-        for thing in things {
-            #expect(Set(thing.all.map(\.name)).count == thing.all.count, "\(thing.name)")
-            for member in thing.all {
-                #expect(member.meaning.hasSuffix(".") || member.meaning.hasSuffix(":"), "\(thing.name).\(member.name)")
-            }
-        }
-        let schemas = "{\(ShownMembers.schemas(things).joined(separator: ","))}"
-        let known = try #require(try JSONSerialization.jsonObject(with: Data(schemas.utf8)) as? [String: Any])
-        #expect(Set(known.keys) == Set(things.map(\.name)))
-        let references = schemas.matches(of: /#\/components\/schemas\/(\w+)/).map { String($0.1) }
-        #expect(Set(references).isSubset(of: known.keys))
-    }
 }

@@ -2,7 +2,7 @@ import ArgumentParser
 import NIOCore
 import Operations
 
-struct ListOptions<Row: Listed>: ParsableArguments {
+struct ListOptions<Row: Counted>: ParsableArguments {
     @Option(help: ArgumentHelp("Maximum number. (default: 50; with --json all)", valueName: "number")) var limit: Int?
 
     @Flag(help: "Print the number of \(Row.things).") var count = false
@@ -31,7 +31,7 @@ struct ListOptions<Row: Listed>: ParsableArguments {
 }
 
 /// Rows as a table whose columns fit the first ones, or as lines of JSON.
-struct RowOutput<Row: Listed> {
+struct RowOutput<Row: Counted> {
     let limit: Int
     let isJSON: Bool
     var hasQueue = true

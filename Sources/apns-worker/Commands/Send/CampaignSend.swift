@@ -125,7 +125,7 @@ struct CampaignSend: AsyncParsableCommand {
         var fields = Fields(refusesEmpty: true)
         fields.append("stop_if", stopIf)
         fields.append("min", min.map { "\($0)" })
-        return try readingFlags { () throws(FieldMistake) in try fields.campaignGuard(reasons: Reason.Code.names) }
+        return try readingFlags { () throws(FieldMistake) in try CampaignGuard(fields, reasons: Reason.Code.names) }
     }
 
     /// Returns the devices of the canary. Another campaign has others.

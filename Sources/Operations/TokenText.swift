@@ -4,13 +4,18 @@ import PushJob
 
 /// Device tokens as producers write them.
 package enum TokenText {
+    /// The number of digits that people see of a token.
+    package static let shownDigits = 8
+    /// The minimum number of digits of a whole token.
+    package static let wholeDigits = 64
+
     /// Returns the tokens of a text, as they are written: one per line, and several on a line if white space divides whole tokens, or
     /// if they are written as `<abababab abababab …>`.
     package static func divided(_ text: String) -> [String] {
         text.split(whereSeparator: \.isNewline).flatMap { line -> [Substring] in
             let words = line.split(whereSeparator: \.isWhitespace)
             if line.contains("<") { return line.split(separator: ">").filter { $0.contains { !$0.isWhitespace } } }
-            return words.contains { $0.utf8.count >= TokenMatches.whole / 2 } ? words : words.isEmpty ? [] : [line]
+            return words.contains { $0.utf8.count >= wholeDigits / 2 } ? words : words.isEmpty ? [] : [line]
         }.map { String($0).trimmed }
     }
 
@@ -18,7 +23,7 @@ package enum TokenText {
     /// tokens is returned as it is.
     package static func normalized(_ text: String) -> String {
         let words = text.utf8.split { $0 == 0x20 || 0x09...0x0D ~= $0 }
-        if words.count > 1, words.contains(where: { $0.count >= TokenMatches.whole }) { return text }
+        if words.count > 1, words.contains(where: { $0.count >= wholeDigits }) { return text }
         let plain = words.joined().filter { $0 != 0x3C && $0 != 0x3E }
         let isHex = plain.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 6 }
         if isHex { return String(decoding: plain, as: UTF8.self).lowercased() }
@@ -33,7 +38,7 @@ package enum TokenText {
 
     /// Returns true for the beginning of a token, as it is shown to people: eight digits, or with an ellipsis.
     package static func isShortened(_ text: String) -> Bool {
-        text.hasSuffix("…") || text.hasSuffix("...") || text.utf8.count == 8 && text.isHexadecimal
+        text.hasSuffix("…") || text.hasSuffix("...") || text.utf8.count == shownDigits && text.isHexadecimal
     }
 
     /// Returns the spellings of a token that producers may use.
@@ -71,34 +76,5 @@ package enum TokenText {
             }
         }
         return bytes
-    }
-}
-
-extension Fields {
-    /// Returns device tokens or channels. The beginning of a token, as results and logs show it, is refused: nothing
-    /// would match it.
-    func tokens() throws(FieldMistake) -> [String] {
-        let tokens = try texts("token").map(\.trimmed)
-        for token in tokens where TokenText.isShortened(token) {
-            throw FieldMistake {
-                "\($0("token")) is \(token.printable), the beginning of a token; a device token has 64 hex digits or more"
-            }
-        }
-        return tokens
-    }
-
-    /// Returns the hex of the tokens in the field `tokens`, which must have at least one.
-    /// - Parameter token: returns the hex of a device token; `nil` if it is not one.
-    func wholeTokens(_ token: (String) -> String?) throws(FieldMistake) -> [String] {
-        let texts = TokenText.divided(raw("tokens"))
-        guard !texts.isEmpty else { throw FieldMistake { "\($0("tokens")) is missing" } }
-        var tokens: [String] = []
-        for text in texts {
-            guard let hex = token(text) else {
-                throw FieldMistake { _ in "\(text.prefix(8).printable)… is not a device token in hex or base64" }
-            }
-            tokens.append(hex)
-        }
-        return tokens
     }
 }
