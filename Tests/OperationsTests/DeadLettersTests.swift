@@ -1,4 +1,3 @@
-import Foundation
 import NIOCore
 import PushQueue
 import QueueTestSupport
@@ -54,8 +53,8 @@ struct DeadLettersTests {
             case "app": filter.apps.append(parts[1])
             case "token": filter.tokens.append(parts[1])
             case "error": filter.errors.append(parts[1])
-            case "older": filter.until = Int64(Date().timeIntervalSince1970 * 1000) - (Int64(parts[1]) ?? 0) * 1000
-            default: filter.since = Int64(Date().timeIntervalSince1970 * 1000) - (Int64(parts[1]) ?? 0) * 1000
+            case "older": filter.until = Moment.now - (Int64(parts[1]) ?? 0) * 1000
+            default: filter.since = Moment.now - (Int64(parts[1]) ?? 0) * 1000
             }
         }
         let before = try queue.everything()

@@ -11,6 +11,8 @@ import Testing
 
 @Suite("Forgetting devices")
 struct ForgetDevicesTests {
+    private var scene: OperatorScene { SceneScope.scene }
+
     private static let token = OperatorScene.token
     private static let other = "91c013adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
     private static let later = "4000000000000"
@@ -127,39 +129,37 @@ struct ForgetDevicesTests {
         _ = try await scene.tokens.mark(invalid)
     }
 
-    @Test("The notifications of removed jobs are taken out of their campaign's total, so that it can end")
+    @Test("The notifications of removed jobs are taken out of their campaign's total, so that it can end", .scene)
     func campaignTotal() async throws {
-        try await OperatorScene.with { scene in
-            let campaign = #""campaign":"sale","alert":"x"}"#
-            let (both, own) = (
-                #"{"tokens":["\#(Self.other)","\#(Self.token)"],"# + campaign, #"{"token":"\#(Self.token)","# + campaign
-            )
-            let innocent = #"{"token":"\#(Self.other)","# + campaign
-            try scene.push(both, own, innocent, own, #"{"token":"\#(Self.token)","alert":"x"}"#)
-            let later = "\(Int64(Date().timeIntervalSince1970 * 1000) + 3_600_000)"
-            let wrapped = #"{"apns_worker":1,"attempt":2,"tokens":["\#(Self.token)"],"job":\#(both)}"#
-            try scene.run("ZADD", "push:{default}:failed", later, wrapped)
-            try scene.run("ZADD", "push:{default}:sorted", "5", SortedJobsTests.member(own.utf8.count, own))
-            // The notification of a dead letter has ended, so it stays in the total.
-            try scene.bury("letter", job: own)
-            try scene.run(
-                "HSET", "push:{default}:campaign:sale", "total", "10", "delivered", "2", "dead", "1", "open", "1")
-            try scene.run("ZADD", "push:{default}:campaigns", "5", "sale")
-            func total() throws -> String? { try scene.run("HGET", "push:{default}:campaign:sale", "total").text }
-            _ = try await scene.desk().perform(Self.change(Self.token))
-            #expect(try total() == "5")
-            // The same change again removes nothing more.
-            _ = try await scene.desk().perform(Self.change(Self.token))
-            #expect(
-                try total() == "5" && scene.run("HEXISTS", "push:{default}:campaign:sale", "finished_at").number == 0)
-            // Without the last notifications, the campaign has ended.
-            try scene.run("HDEL", "push:{default}:campaign:sale", "open")
-            _ = try await scene.desk().perform(Self.change(Self.other))
-            #expect(
-                try total() == "3" && scene.run("HEXISTS", "push:{default}:campaign:sale", "finished_at").number == 1)
-            let results = "\(try scene.run("XRANGE", "push:{default}:results", "-", "+"))"
-            #expect(results.ranges(of: "campaign_finished").count == 1, "\(results)")
-        }
+        let campaign = #""campaign":"sale","alert":"x"}"#
+        let (both, own) = (
+            #"{"tokens":["\#(Self.other)","\#(Self.token)"],"# + campaign, #"{"token":"\#(Self.token)","# + campaign
+        )
+        let innocent = #"{"token":"\#(Self.other)","# + campaign
+        try scene.push(both, own, innocent, own, #"{"token":"\#(Self.token)","alert":"x"}"#)
+        let later = "\(Moment.now + 3_600_000)"
+        let wrapped = #"{"apns_worker":1,"attempt":2,"tokens":["\#(Self.token)"],"job":\#(both)}"#
+        try scene.run("ZADD", "push:{default}:failed", later, wrapped)
+        try scene.run("ZADD", "push:{default}:sorted", "5", SortedJobsTests.member(own.utf8.count, own))
+        // The notification of a dead letter has ended, so it stays in the total.
+        try scene.bury("letter", job: own)
+        try scene.run(
+            "HSET", "push:{default}:campaign:sale", "total", "10", "delivered", "2", "dead", "1", "open", "1")
+        try scene.run("ZADD", "push:{default}:campaigns", "5", "sale")
+        func total() throws -> String? { try scene.run("HGET", "push:{default}:campaign:sale", "total").text }
+        _ = try await scene.desk().perform(Self.change(Self.token))
+        #expect(try total() == "5")
+        // The same change again removes nothing more.
+        _ = try await scene.desk().perform(Self.change(Self.token))
+        #expect(
+            try total() == "5" && scene.run("HEXISTS", "push:{default}:campaign:sale", "finished_at").number == 0)
+        // Without the last notifications, the campaign has ended.
+        try scene.run("HDEL", "push:{default}:campaign:sale", "open")
+        _ = try await scene.desk().perform(Self.change(Self.other))
+        #expect(
+            try total() == "3" && scene.run("HEXISTS", "push:{default}:campaign:sale", "finished_at").number == 1)
+        let results = "\(try scene.run("XRANGE", "push:{default}:results", "-", "+"))"
+        #expect(results.ranges(of: "campaign_finished").count == 1, "\(results)")
     }
 
     @Test("each key of the documentation is known to have tokens or not, and those that have them are filled here")
@@ -179,192 +179,176 @@ struct ForgetDevicesTests {
         }
     }
 
-    @Test("no byte of a forgotten token is left in Redis, and everything about others is")
+    @Test("no byte of a forgotten token is left in Redis, and everything about others is", .scene)
     func forget() async throws {
-        try await OperatorScene.with { scene in
-            try await Self.fill(scene)
-            let desk = try scene.desk()
-            let change = try Self.change(Self.token)
-            let plan = try await desk.plan(change)
-            let groups = plan.groups
-            #expect(groups["job"] == 15 && groups["dead_letter"] == 3 && groups["cancelled_job"] == 2, "\(groups)")
-            #expect(groups["result"] == 4 && groups["parked_result"] == 1, "\(groups)")
-            #expect(groups["reserved_id"] == 4 && groups["job_command"] == 1, "\(groups)")
-            for kind in ["invalid_token", "registration", "throttle"] { #expect(groups[kind] == 1, "\(kind)") }
-            // One announcement as an invalid token, and one as a throttled token.
-            #expect(groups["announcement"] == 2, "\(groups)")
-            #expect(plan.question?.contains("This cannot be undone.") == true)
-            let result = try await desk.apply(change, plan)
-            #expect(result.error == nil && result.parts.first?.groups == groups, "\(result)")
-            let left = try Self.traces(scene)
-            #expect(left.isEmpty, "\(left)")
+        try await Self.fill(scene)
+        let desk = try scene.desk()
+        let change = try Self.change(Self.token)
+        let plan = try await desk.plan(change)
+        let groups = plan.groups
+        #expect(groups["job"] == 15 && groups["dead_letter"] == 3 && groups["cancelled_job"] == 2, "\(groups)")
+        #expect(groups["result"] == 4 && groups["parked_result"] == 1, "\(groups)")
+        #expect(groups["reserved_id"] == 4 && groups["job_command"] == 1, "\(groups)")
+        for kind in ["invalid_token", "registration", "throttle"] { #expect(groups[kind] == 1, "\(kind)") }
+        // One announcement as an invalid token, and one as a throttled token.
+        #expect(groups["announcement"] == 2, "\(groups)")
+        #expect(plan.question?.contains("This cannot be undone.") == true)
+        let result = try await desk.apply(change, plan)
+        #expect(result.error == nil && result.parts.first?.groups == groups, "\(result)")
+        let left = try Self.traces(scene)
+        #expect(left.isEmpty, "\(left)")
 
-            // The jobs of the other device are left, each with its own token only.
-            let rest = #"{"id":"both","tokens":["\#(Self.other)"],"alert":"x"}"#
-            let own = #"{"token":"\#(Self.other)","alert":"x"}"#
-            let sidekiq = #"{"class":"P","args":["{\"tokens\":[\"\#(Self.other)\"],\"alert\":\"x\"}"]}"#
+        // The jobs of the other device are left, each with its own token only.
+        let rest = #"{"id":"both","tokens":["\#(Self.other)"],"alert":"x"}"#
+        let own = #"{"token":"\#(Self.other)","alert":"x"}"#
+        let sidekiq = #"{"class":"P","args":["{\"tokens\":[\"\#(Self.other)\"],\"alert\":\"x\"}"]}"#
+        #expect(
+            try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1").sorted()
+                == [rest, rest, own, own, sidekiq].sorted())
+        #expect(try scene.texts("LRANGE", "push:{default}:inbox", "0", "-1").sorted() == [rest, own].sorted())
+        for set in ["retry", "failed"] {
+            #expect(try scene.run("ZCARD", "push:{default}:\(set)").number == 2)
             #expect(
-                try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1").sorted()
-                    == [rest, rest, own, own, sidekiq].sorted())
-            #expect(try scene.texts("LRANGE", "push:{default}:inbox", "0", "-1").sorted() == [rest, own].sorted())
-            for set in ["retry", "failed"] {
-                #expect(try scene.run("ZCARD", "push:{default}:\(set)").number == 2)
-                #expect(
-                    try scene.texts("ZRANGE", "push:{default}:\(set)", "0", "-1", "WITHSCORES").contains(Self.later))
-            }
-            let sorted = try scene.texts("ZRANGE", "push:{default}:sorted", "0", "-1", "WITHSCORES")
-            #expect(
-                stride(from: 0, to: sorted.count, by: 2).map { SortedMember(ByteBuffer(string: sorted[$0])).job.text }
-                    == [own, rest, own, rest].enumerated().map {
-                        $0.offset < 2 ? $0.element : #"{"apns_worker":1,"attempt":2,"job":\#($0.element)}"#
-                    })
-            #expect(sorted.enumerated().filter { $0.offset % 2 == 1 }.map(\.element) == ["5", "5", "7", "7"])
-            #expect(try scene.dead().count == 2)
-            let letters = try scene.texts("ZRANGE", "push:{default}:dead", "0", "-1")
-            #expect(letters.allSatisfy { $0.contains(Self.other) })
-            let page = try await ResultPage.read(
-                from: "-", to: "+", count: 10, scene.fleet.client(for: "push:{default}:results"), QueueKeys())
-            #expect(page.results.compactMap { $0["token"] } == [Self.other])
-            #expect(try scene.run("EXISTS", "push:{default}:unique:welcome").number == 1)
-            #expect(try scene.run("EXISTS", "push:{default}:newest:score").number == 1)
-            #expect(try scene.run("XLEN", "push:{default}:results-parked:billing").number == 1)
-            for key in ["registrations", "throttled-tokens", "invalid-tokens", "invalid-tokens:changes"] {
-                #expect(try Self.traces(scene, of: Self.other).contains("push:{shared}:\(key)"), "\(key)")
-            }
-
-            // Now there is nothing to do, and the audit log has a hash.
-            #expect(try await desk.plan(change).isEmpty)
-            let entry = try #require(
-                try await AuditLog.latest(1, scene.fleet.client(for: "push:{shared}:audit"), scene.fleet.sharedKeys)
-                    .first)
-            #expect(entry.action == .forgetDevices && entry.count == result.count)
-            // printf %s TOKEN | sha256sum
-            #expect(entry.subject == "1 device, sha256 \(Self.hash)", "\(entry.subject)")
+                try scene.texts("ZRANGE", "push:{default}:\(set)", "0", "-1", "WITHSCORES").contains(Self.later))
         }
+        let sorted = try scene.texts("ZRANGE", "push:{default}:sorted", "0", "-1", "WITHSCORES")
+        #expect(
+            stride(from: 0, to: sorted.count, by: 2).map { SortedMember(ByteBuffer(string: sorted[$0])).job.text }
+                == [own, rest, own, rest].enumerated().map {
+                    $0.offset < 2 ? $0.element : #"{"apns_worker":1,"attempt":2,"job":\#($0.element)}"#
+                })
+        #expect(sorted.enumerated().filter { $0.offset % 2 == 1 }.map(\.element) == ["5", "5", "7", "7"])
+        #expect(try scene.dead().count == 2)
+        let letters = try scene.texts("ZRANGE", "push:{default}:dead", "0", "-1")
+        #expect(letters.allSatisfy { $0.contains(Self.other) })
+        let page = try await ResultPage.read(
+            from: "-", to: "+", count: 10, scene.fleet.client(for: "push:{default}:results"), QueueKeys())
+        #expect(page.results.compactMap { $0["token"] } == [Self.other])
+        #expect(try scene.run("EXISTS", "push:{default}:unique:welcome").number == 1)
+        #expect(try scene.run("EXISTS", "push:{default}:newest:score").number == 1)
+        #expect(try scene.run("XLEN", "push:{default}:results-parked:billing").number == 1)
+        for key in ["registrations", "throttled-tokens", "invalid-tokens", "invalid-tokens:changes"] {
+            #expect(try Self.traces(scene, of: Self.other).contains("push:{shared}:\(key)"), "\(key)")
+        }
+
+        // Now there is nothing to do, and the audit log has a hash.
+        #expect(try await desk.plan(change).isEmpty)
+        let entry = try #require(
+            try await AuditLog.latest(1, scene.fleet.client(for: "push:{shared}:audit"), scene.fleet.sharedKeys)
+                .first)
+        #expect(entry.action == .forgetDevices && entry.count == result.count)
+        // printf %s TOKEN | sha256sum
+        #expect(entry.subject == "1 device, sha256 \(Self.hash)", "\(entry.subject)")
     }
 
     private static let hash = "09ff825c4a48d460b41c8bc6cded15e1"
 
-    @Test("results that are written again keep their time")
+    @Test("results that are written again keep their time", .scene)
     func time() async throws {
-        try await OperatorScene.with { scene in
-            let keys = try QueueKeys()
-            let client = try await scene.fleet.client(for: keys.results)
-            try scene.run(
-                "XADD", keys.results, "1795278873351-0", "results",
-                #"[{"outcome":"dead","notifications":[{"token":"\#(Self.token)"},{"token":"\#(Self.other)"}]}]"#)
-            _ = try await scene.desk().perform(Self.change(Self.token))
-            let page = try await ResultPage.read(from: "-", to: "+", count: 10, client, keys)
-            #expect(page.results.map(\.time) == [1_795_278_873_351])
-            #expect(page.results.first?.entry != "1795278873351-0")
-        }
+        let keys = try QueueKeys()
+        let client = try await scene.fleet.client(for: keys.results)
+        try scene.run(
+            "XADD", keys.results, "1795278873351-0", "results",
+            #"[{"outcome":"dead","notifications":[{"token":"\#(Self.token)"},{"token":"\#(Self.other)"}]}]"#)
+        _ = try await scene.desk().perform(Self.change(Self.token))
+        let page = try await ResultPage.read(from: "-", to: "+", count: 10, client, keys)
+        #expect(page.results.map(\.time) == [1_795_278_873_351])
+        #expect(page.results.first?.entry != "1795278873351-0")
     }
 
-    @Test("a job that a worker has claimed is waited for, and reported if it has not ended")
+    @Test("a job that a worker has claimed is waited for, and reported if it has not ended", .scene)
     func claimed() async throws {
-        try await OperatorScene.with { scene in
-            try await withQueue(on: scene.redis) { queue in
-                let worker = TestWorker("w", client: queue.client, keys: try QueueKeys(), limits: QueueLimits())
-                try scene.push(OperatorScene.job("flies"))
-                try await worker.claim(1)
-                let first = try await scene.desk().perform(Self.change(Self.token))
-                #expect(first.error?.contains("1 job about a device is still claimed") == true, "\(first)")
-                #expect(try await scene.audit().first?.hasPrefix("forget_devices failed") == true)
-                // The worker puts it back while the change waits.
-                let (desk, change) = (try scene.desk(), try Self.change(Self.token, wait: 60))
-                async let second = desk.perform(change)
-                _ = try await worker.release()
-                let result = try await second
-                #expect(result.error == nil && result.parts.first?.groups == ["job": 1], "\(result)")
-                #expect(try Self.traces(scene).isEmpty)
-            }
-        }
-    }
-
-    @Test("many jobs are forgotten, and no other one")
-    func many() async throws {
-        try await OperatorScene.with { scene in
-            var jobs: [String] = []
-            for number in 0..<3000 {
-                jobs.append(
-                    number % 3 == 0 ? OperatorScene.job("\(number)") : #"{"id":"\#(number)","token":"\#(Self.other)"}"#)
-            }
-            try scene.connection.run((["RPUSH", "push:{default}:jobs"] + jobs).map { Array($0.utf8) })
-            let result = try await scene.desk().perform(Self.change(Self.token))
-            #expect(result.count == 1000 && result.error == nil)
-            let left = try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1")
-            #expect(left.sorted() == jobs.filter { !$0.contains(Self.token) }.sorted())
-        }
-    }
-
-    @Test("a token of a divided set is forgotten")
-    func shards() async throws {
-        try await OperatorScene.with { scene in
-            try await Self.fill(scene)
-            // The worker of `fill` has ended.
-            try scene.run("DEL", "push:{default}:workers")
-            _ = try await scene.desk().perform(ReshardInvalidTokens(to: 4, pause: .zero))
-            _ = try await scene.tokens.division()
-            #expect(try Self.traces(scene).contains { $0.hasPrefix("push:{shared.4.") })
-            let result = try await scene.desk().perform(Self.change(Self.token, Self.other))
-            #expect(result.error == nil, "\(result)")
-            #expect(try Self.traces(scene).isEmpty && Self.traces(scene, of: Self.other).isEmpty)
-        }
-    }
-
-    @Test("no device is forgotten while the number of shards of the invalid tokens is changed")
-    func resharding() async throws {
-        try await OperatorScene.with { scene in
-            try await Self.fill(scene)
-            let traces = try Self.traces(scene)
-            try scene.run("SET", "push:{shared}:invalid-tokens:division", "1 4 1795279247000")
-            _ = try await scene.tokens.division()
-            await #expect(throws: QueueFailure.self) { _ = try await scene.desk().perform(Self.change(Self.token)) }
-            #expect(try Self.traces(scene) == traces)
-        }
-    }
-
-    @Test("the scripts' second run finds nothing, and a full Redis does not keep a device")
-    func again() async throws {
-        try await OperatorScene.with { scene in
-            try await Self.fill(scene)
-            try scene.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
-            try scene.run("CONFIG", "SET", "maxmemory", "1")
-            let result = try await scene.desk().perform(Self.change(Self.token))
-            #expect(result.error == nil, "\(result)")
-            try scene.run("CONFIG", "SET", "maxmemory", "0")
+        try await withQueue(on: scene.redis) { queue in
+            let worker = TestWorker("w", client: queue.client, keys: try QueueKeys(), limits: QueueLimits())
+            try scene.push(OperatorScene.job("flies"))
+            try await worker.claim(1)
+            let first = try await scene.desk().perform(Self.change(Self.token))
+            #expect(first.error?.contains("1 job about a device is still claimed") == true, "\(first)")
+            #expect(try await scene.audit().first?.hasPrefix("forget_devices failed") == true)
+            // The worker puts it back while the change waits.
+            let (desk, change) = (try scene.desk(), try Self.change(Self.token, wait: 60))
+            async let second = desk.perform(change)
+            _ = try await worker.release()
+            let result = try await second
+            #expect(result.error == nil && result.parts.first?.groups == ["job": 1], "\(result)")
             #expect(try Self.traces(scene).isEmpty)
-            let keys = try QueueKeys()
-            let client = try await scene.fleet.client(for: keys.jobs)
-            try scene.push(OperatorScene.job("a"))
-            let values = [
-                (place: "0", value: ByteBuffer(string: OperatorScene.job("a")), rest: ByteBuffer(), results: 0)
-            ]
-            for expected in [true, false] {
-                let replaced = try await QueueScript.replaceValues(
-                    "list", keys.jobs, end: .right, most: 1, values, client)
-                #expect(replaced == [expected])
-            }
-            #expect(try scene.run("LLEN", keys.jobs).number == 5)
         }
     }
 
-    @Test("an export has everything about the device, and nothing about others")
-    func export() async throws {
-        try await OperatorScene.with { scene in
-            try await Self.fill(scene)
-            var export = DeviceExport(Self.token)
-            try await export.read(scene.fleet)
-            try await export.read(scene.fleet.jobs(of: QueueKeys()))
-            let json = export.json(isDetailed: true)
-            #expect(!json.lowercased().contains(Self.other))
-            let object = try #require(try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
-            func count(_ name: String) -> Int? { (object[name] as? [Any])?.count }
-            #expect(count("jobs") == 15 && count("dead_letters") == 5 && count("results") == 4)
-            #expect(count("parked_results") == 1 && count("ids") == 5)
-            #expect(object["registered_at"] as? Int == 1_795_279_247_000 && object["invalid"] != nil)
-            #expect(object["throttled_until"] as? Int == Int(Self.later))
+    @Test("many jobs are forgotten, and no other one", .scene)
+    func many() async throws {
+        var jobs: [String] = []
+        for number in 0..<3000 {
+            jobs.append(
+                number % 3 == 0 ? OperatorScene.job("\(number)") : #"{"id":"\#(number)","token":"\#(Self.other)"}"#)
         }
+        try scene.connection.run((["RPUSH", "push:{default}:jobs"] + jobs).map { Array($0.utf8) })
+        let result = try await scene.desk().perform(Self.change(Self.token))
+        #expect(result.count == 1000 && result.error == nil)
+        let left = try scene.texts("LRANGE", "push:{default}:jobs", "0", "-1")
+        #expect(left.sorted() == jobs.filter { !$0.contains(Self.token) }.sorted())
+    }
+
+    @Test("a token of a divided set is forgotten", .scene)
+    func shards() async throws {
+        try await Self.fill(scene)
+        // The worker of `fill` has ended.
+        try scene.run("DEL", "push:{default}:workers")
+        _ = try await scene.desk().perform(ReshardInvalidTokens(to: 4, pause: .zero))
+        _ = try await scene.tokens.division()
+        #expect(try Self.traces(scene).contains { $0.hasPrefix("push:{shared.4.") })
+        let result = try await scene.desk().perform(Self.change(Self.token, Self.other))
+        #expect(result.error == nil, "\(result)")
+        #expect(try Self.traces(scene).isEmpty && Self.traces(scene, of: Self.other).isEmpty)
+    }
+
+    @Test("no device is forgotten while the number of shards of the invalid tokens is changed", .scene)
+    func resharding() async throws {
+        try await Self.fill(scene)
+        let traces = try Self.traces(scene)
+        try scene.run("SET", "push:{shared}:invalid-tokens:division", "1 4 1795279247000")
+        _ = try await scene.tokens.division()
+        await #expect(throws: QueueFailure.self) { _ = try await scene.desk().perform(Self.change(Self.token)) }
+        #expect(try Self.traces(scene) == traces)
+    }
+
+    @Test("the scripts' second run finds nothing, and a full Redis does not keep a device", .scene)
+    func again() async throws {
+        try await Self.fill(scene)
+        try scene.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        try scene.run("CONFIG", "SET", "maxmemory", "1")
+        let result = try await scene.desk().perform(Self.change(Self.token))
+        #expect(result.error == nil, "\(result)")
+        try scene.run("CONFIG", "SET", "maxmemory", "0")
+        #expect(try Self.traces(scene).isEmpty)
+        let keys = try QueueKeys()
+        let client = try await scene.fleet.client(for: keys.jobs)
+        try scene.push(OperatorScene.job("a"))
+        let values = [
+            (place: "0", value: ByteBuffer(string: OperatorScene.job("a")), rest: ByteBuffer(), results: 0)
+        ]
+        for expected in [true, false] {
+            let replaced = try await QueueScript.replaceValues(
+                "list", keys.jobs, end: .right, most: 1, values, client)
+            #expect(replaced == [expected])
+        }
+        #expect(try scene.run("LLEN", keys.jobs).number == 5)
+    }
+
+    @Test("an export has everything about the device, and nothing about others", .scene)
+    func export() async throws {
+        try await Self.fill(scene)
+        var export = DeviceExport(Self.token)
+        try await export.read(scene.fleet)
+        try await export.read(scene.fleet.jobs(of: QueueKeys()))
+        let json = export.json(isDetailed: true)
+        #expect(!json.lowercased().contains(Self.other))
+        let object = try #require(try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
+        func count(_ name: String) -> Int? { (object[name] as? [Any])?.count }
+        #expect(count("jobs") == 15 && count("dead_letters") == 5 && count("results") == 4)
+        #expect(count("parked_results") == 1 && count("ids") == 5)
+        #expect(object["registered_at"] as? Int == 1_795_279_247_000 && object["invalid"] != nil)
+        #expect(object["throttled_until"] as? Int == Int(Self.later))
     }
 
     @Test(

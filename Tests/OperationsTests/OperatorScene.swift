@@ -79,7 +79,7 @@ struct OperatorScene {
     func bury(_ id: String, _ reason: String = "X", at: Int64? = nil, job: String? = nil, queue: String = "default")
         throws
     {
-        let at = at ?? Int64(Date().timeIntervalSince1970 * 1000)
+        let at = at ?? Moment.now
         let head = #"{"v":1,"reason":"\#(reason)","at":\#(at),"claim":"w:\#(id)","attempts":2,"id":"\#(id)"}"#
         try run("ZADD", "push:{\(queue)}:dead", "\(at)", head + "\n" + (job ?? Self.job(id)))
     }
@@ -111,6 +111,37 @@ struct OperatorScene {
         return try await AuditLog.latest(10, fleet.client(for: keys.audit), keys).map { entry in
             "\(entry.actionName) \(entry.ending?.rawValue ?? "?")" + (entry.count.map { " \($0)" } ?? "")
         }
+    }
+}
+
+/// Provides each test with its own scene.
+struct SceneScope: SuiteTrait, TestTrait, TestScoping {
+    @TaskLocal private static var current: OperatorScene?
+
+    /// The scene of the current test.
+    static var scene: OperatorScene {
+        guard let current else { preconditionFailure("the test lacks the trait `.scene`") }
+        return current
+    }
+
+    var sidekiq: Set<String> = []
+    var configured = ["default"]
+    let isRecursive = true
+
+    func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
+    ) async throws {
+        try await OperatorScene.with(sidekiq: sidekiq, configured: configured) { scene in
+            try await Self.$current.withValue(scene) { try await function() }
+        }
+    }
+}
+
+extension Trait where Self == SceneScope {
+    static var scene: Self { Self() }
+
+    static func scene(sidekiq: Set<String> = [], configured: [String] = ["default"]) -> Self {
+        Self(sidekiq: sidekiq, configured: configured)
     }
 }
 

@@ -1,4 +1,3 @@
-import Foundation
 import NIOCore
 import PushQueue
 import QueueTestSupport
@@ -196,8 +195,8 @@ struct QueueJobsTests {
         #expect(try await found { $0.tokens = ["0304", "0f0f"] } == ["sidekiq", "b\""])
         #expect(try await found { $0.tokens = ["ef"] } == ["c"])
         #expect(try await found { $0.texts = ["OTHER", "broken"] } == ["d", "c", "b\""])
-        #expect(try await found { $0.until = Int64(Date().timeIntervalSince1970 * 1000) - 50_000 } == ["a"])
-        #expect(try await found { $0.since = Int64(Date().timeIntervalSince1970 * 1000) - 50_000 } == ["b\""])
+        #expect(try await found { $0.until = Moment.now - 50_000 } == ["a"])
+        #expect(try await found { $0.since = Moment.now - 50_000 } == ["b\""])
         #expect(try await found { $0.states = [.claimed] } == [])
         #expect(try await found { $0.campaigns = ["') redis.call('FLUSHALL') --"] } == [])
         let keys = try await Self.all(jobs).reduce(into: [String: String]()) { keys, job in

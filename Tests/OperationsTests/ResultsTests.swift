@@ -267,7 +267,7 @@ struct ResultsTests {
     @Test("are kept for a time, if there is one", arguments: [0, 3_600_000])
     func old(age: Int) async throws {
         try await withQueue { queue in
-            let now = Int(Date().timeIntervalSince1970 * 1000)
+            let now = Int(Moment.now)
             for index in 0..<600 {
                 // A hundred entries are a block, which is dropped as a whole.
                 let id = now - (index < 300 ? 7_200_000 : 1_800_000) + index

@@ -1,4 +1,3 @@
-import Foundation
 import NIOCore
 import PushJob
 import PushQueue
@@ -11,6 +10,8 @@ import Testing
 /// `campaign cancel`, `pause`, `limit` and `guard` write one field in each queue, whatever the queues hold.
 @Suite("The stop button")
 struct StopButtonTests {
+    private var scene: OperatorScene { SceneScope.scene }
+
     private static func change(_ change: JobCommands.Change, _ more: (String, String)?...) throws -> CampaignChange {
         let fields = Fields([("campaign", "sale")] + more.compactMap(\.self), refusesEmpty: true)
         return try CampaignChange(change, fields, now: 0)
@@ -37,80 +38,77 @@ struct StopButtonTests {
         for _ in 0..<campaign { try scene.push(own, to: "push:{\(queue)}:jobs") }
     }
 
-    @Test("A campaign is cancelled in each queue, also where none of it has ended and no job of it is yet")
+    @Test("A campaign is cancelled in each queue, also where none of it has ended and no job of it is yet", .scene)
     func allQueues() async throws {
-        try await OperatorScene.with { scene in
-            // The campaign has ended in a, waits behind others in b, and is unknown in c.
-            try scene.run("HSET", "push:{a}:campaign:sale", "total", "300", "delivered", "300")
-            try Self.fill(scene, "b", others: 3000, of: 10)
-            let desk = try scene.desk("a", "b", "c")
-            let result = try await desk.perform(Self.change(.cancel(discard: false)))
-            #expect(result.error == nil && result.doubt == nil && result.count == 3)
-            #expect(try await Self.states(scene, "a", "b", "c") == ["cancelled", "cancelled", "cancelled"])
-            for (change, state) in [(JobCommands.Change.uncancel, "-"), (.pause, "paused"), (.resume, "-")] {
-                _ = try await desk.perform(Self.change(change))
-                #expect(try await Self.states(scene, "a", "b", "c") == [state, state, state])
-            }
-            _ = try await desk.perform(Self.change(.limit(perSecond: nil), ("per_second", "7")))
-            let guardChange = try CampaignGuardChange(
-                ["campaign": "sale", "stop_if": "dead>1%"], reasons: [])
-            _ = try await desk.perform(guardChange)
-            for queue in ["a", "b", "c"] {
-                #expect(
-                    try scene.run("HGET", "push:{\(queue)}:job-commands", "campaign:sale").text?.contains("7") == true)
-                #expect(try scene.run("HEXISTS", "push:{\(queue)}:campaign:sale", "guard").number == 1)
-            }
-            // The other campaign gets no command.
-            #expect(try scene.run("HEXISTS", "push:{b}:job-commands", "campaign:other").number == 0)
+        // The campaign has ended in a, waits behind others in b, and is unknown in c.
+        try scene.run("HSET", "push:{a}:campaign:sale", "total", "300", "delivered", "300")
+        try Self.fill(scene, "b", others: 3000, of: 10)
+        let desk = try scene.desk("a", "b", "c")
+        let result = try await desk.perform(Self.change(.cancel(discard: false)))
+        #expect(result.error == nil && result.doubt == nil && result.count == 3)
+        #expect(try await Self.states(scene, "a", "b", "c") == ["cancelled", "cancelled", "cancelled"])
+        for (change, state) in [(JobCommands.Change.uncancel, "-"), (.pause, "paused"), (.resume, "-")] {
+            _ = try await desk.perform(Self.change(change))
+            #expect(try await Self.states(scene, "a", "b", "c") == [state, state, state])
         }
-    }
-
-    @Test("A queue that can't be written is named with its key, and all others are stopped", arguments: [false, true])
-    func unwritable(firstInOrder: Bool) async throws {
-        try await OperatorScene.with { scene in
-            let bad = firstInOrder ? "a" : "c"
-            try Self.fill(scene, "b", others: 10, of: 10)
-            try scene.run("SET", "push:{\(bad)}:job-commands", "x")
-            try scene.run("SET", "push:{\(bad)}:campaign:sale", "x")
-            try scene.run("SET", "push:{b}:dead", "a key of another type that no stop needs")
-            let desk = try scene.desk("a", "b", firstInOrder ? "d" : "c")
-            var changes: [any Change] = [
-                try Self.change(.cancel(discard: false)), try Self.change(.pause),
-                try Self.change(.limit(perSecond: nil), ("per_second", "7")),
-            ]
-            changes.append(
-                try CampaignGuardChange(["campaign": "sale", "stop_if": "dead>1%"], reasons: []))
-            for change in changes {
-                let result = try await desk.perform(change)
-                let key = change is CampaignGuardChange ? "campaign:sale" : "job-commands"
-                #expect(result.error?.contains("push:{\(bad)}:\(key)") == true, "\(result)")
-                #expect(result.parts.filter { $0.error != nil }.map(\.queue) == [bad])
-            }
-            #expect(try await Self.states(scene, "b") == ["cancelled"])
-            #expect(try await scene.audit().first == "guard_campaign failed")
+        _ = try await desk.perform(Self.change(.limit(perSecond: nil), ("per_second", "7")))
+        let guardChange = try CampaignGuardChange(
+            ["campaign": "sale", "stop_if": "dead>1%"], reasons: [])
+        _ = try await desk.perform(guardChange)
+        for queue in ["a", "b", "c"] {
+            #expect(
+                try scene.run("HGET", "push:{\(queue)}:job-commands", "campaign:sale").text?.contains("7") == true)
+            #expect(try scene.run("HEXISTS", "push:{\(queue)}:campaign:sale", "guard").number == 1)
         }
+        // The other campaign gets no command.
+        #expect(try scene.run("HEXISTS", "push:{b}:job-commands", "campaign:other").number == 0)
     }
 
     @Test(
-        "A pause that is changed keeps its beginning, and one after a resumption has its own", arguments: [false, true])
-    func pauseAgain(isOfApp: Bool) async throws {
-        try await OperatorScene.with { scene in
-            var desk = try scene.desk()
-            desk.isForced = true
-            let key = isOfApp ? "push:{shared}:apps:shop:paused" : "push:{default}:paused"
-            let app = isOfApp ? [("app", "shop")] : []
-            func pause(_ reason: String) async throws -> PauseRecord {
-                _ = try await desk.perform(PauseChange(Fields(app + [("reason", reason)]), isOfApp: isOfApp))
-                let pause = PauseRecord(ByteBuffer(string: try scene.run("GET", key).text ?? ""))
-                #expect(pause.reason == reason)
-                return pause
-            }
-            let past = 1_700_000_000_000
-            try scene.run("SET", key, #"{"v":1,"reason":"first","since":\#(past)}"#)
-            #expect(try await pause("second").since == Int64(past))
-            _ = try await desk.perform(ResumeChange(Fields(app), isOfApp: isOfApp))
-            #expect(try await pause("third").since != Int64(past))
+        "A queue that can't be written is named with its key, and all others are stopped", .scene,
+        arguments: [false, true])
+    func unwritable(firstInOrder: Bool) async throws {
+        let bad = firstInOrder ? "a" : "c"
+        try Self.fill(scene, "b", others: 10, of: 10)
+        try scene.run("SET", "push:{\(bad)}:job-commands", "x")
+        try scene.run("SET", "push:{\(bad)}:campaign:sale", "x")
+        try scene.run("SET", "push:{b}:dead", "a key of another type that no stop needs")
+        let desk = try scene.desk("a", "b", firstInOrder ? "d" : "c")
+        var changes: [any Change] = [
+            try Self.change(.cancel(discard: false)), try Self.change(.pause),
+            try Self.change(.limit(perSecond: nil), ("per_second", "7")),
+        ]
+        changes.append(
+            try CampaignGuardChange(["campaign": "sale", "stop_if": "dead>1%"], reasons: []))
+        for change in changes {
+            let result = try await desk.perform(change)
+            let key = change is CampaignGuardChange ? "campaign:sale" : "job-commands"
+            #expect(result.error?.contains("push:{\(bad)}:\(key)") == true, "\(result)")
+            #expect(result.parts.filter { $0.error != nil }.map(\.queue) == [bad])
         }
+        #expect(try await Self.states(scene, "b") == ["cancelled"])
+        #expect(try await scene.audit().first == "guard_campaign failed")
+    }
+
+    @Test(
+        "A pause that is changed keeps its beginning, and one after a resumption has its own", .scene,
+        arguments: [false, true])
+    func pauseAgain(isOfApp: Bool) async throws {
+        var desk = try scene.desk()
+        desk.isForced = true
+        let key = isOfApp ? "push:{shared}:apps:shop:paused" : "push:{default}:paused"
+        let app = isOfApp ? [("app", "shop")] : []
+        func pause(_ reason: String) async throws -> PauseRecord {
+            _ = try await desk.perform(PauseChange(Fields(app + [("reason", reason)]), isOfApp: isOfApp))
+            let pause = PauseRecord(ByteBuffer(string: try scene.run("GET", key).text ?? ""))
+            #expect(pause.reason == reason)
+            return pause
+        }
+        let past = 1_700_000_000_000
+        try scene.run("SET", key, #"{"v":1,"reason":"first","since":\#(past)}"#)
+        #expect(try await pause("second").since == Int64(past))
+        _ = try await desk.perform(ResumeChange(Fields(app), isOfApp: isOfApp))
+        #expect(try await pause("third").since != Int64(past))
     }
 
     @Test("Pausing and resuming all queues does not stop at one that can't be read, and names that one")
@@ -177,24 +175,24 @@ struct StopButtonTests {
         #expect(calls[0].keys.allSatisfy { !["lrange", "zrangebyscore", "zcount"].contains($0) }, "\(calls[0])")
     }
 
-    @Test("A name that no queue knows is stopped, and doubted with a suggestion; before the first campaign it is not")
+    @Test(
+        "A name that no queue knows is stopped, and doubted with a suggestion; before the first campaign it is not",
+        .scene)
     func unknownName() async throws {
-        try await OperatorScene.with { scene in
-            let early = try await scene.desk("a").perform(Self.change(.pause))
-            #expect(early.doubt == nil)
+        let early = try await scene.desk("a").perform(Self.change(.pause))
+        #expect(early.doubt == nil)
+        try scene.run("DEL", "push:{a}:job-commands")
+        try scene.push(OperatorScene.job("1", #","campaign":"sales""#), to: "push:{a}:jobs")
+        var desk = try scene.desk("a")
+        let result = try await desk.perform(Self.change(.cancel(discard: false)))
+        #expect(result.doubt?.contains("did you mean sales?") == true && result.count == 1)
+        #expect(try await Self.states(scene, "a") == ["cancelled"])
+        await expectRefusal("did you mean sales?") {
             try scene.run("DEL", "push:{a}:job-commands")
-            try scene.push(OperatorScene.job("1", #","campaign":"sales""#), to: "push:{a}:jobs")
-            var desk = try scene.desk("a")
-            let result = try await desk.perform(Self.change(.cancel(discard: false)))
-            #expect(result.doubt?.contains("did you mean sales?") == true && result.count == 1)
-            #expect(try await Self.states(scene, "a") == ["cancelled"])
-            await expectRefusal("did you mean sales?") {
-                try scene.run("DEL", "push:{a}:job-commands")
-                _ = try await scene.desk("a").perform(Self.change(.resume))
-            }
-            desk.isForced = true
-            #expect(try await desk.perform(Self.change(.pause)).doubt == nil)
+            _ = try await scene.desk("a").perform(Self.change(.resume))
         }
+        desk.isForced = true
+        #expect(try await desk.perform(Self.change(.pause)).doubt == nil)
     }
 
     /// The number of times that a change asked if it must stop, and had to.
@@ -202,35 +200,33 @@ struct StopButtonTests {
         let count = Atomic(0)
     }
 
-    @Test("Waiting for lanes reads neither jobs nor retries, and ends when the operator stops it")
+    @Test("Waiting for lanes reads neither jobs nor retries, and ends when the operator stops it", .scene)
     func confirmation() async throws {
-        try await OperatorScene.with { scene in
-            let now = Int64(Date().timeIntervalSince1970 * 1000)
-            try scene.run("ZADD", "push:{a}:workers", "\(now + 60_000)", "w")
-            try scene.run("HSET", "push:{a}:claimed:w", "1.x", OperatorScene.job("1"))
-            for number in 0..<1000 {
-                try scene.run("ZADD", "push:{a}:failed", "\(now + 60_000)", OperatorScene.job("\(number)"))
-            }
-            var control = ChangeControl()
-            let start = ContinuousClock.now
-            let told = Times()
-            control.isStopped = {
-                let isStopped = ContinuousClock.now - start > .milliseconds(300)
-                if isStopped { told.count.add(1, ordering: .relaxed) }
-                return isStopped
-            }
-            try scene.run("CONFIG", "RESETSTAT")
-            let change = try Self.change(.pause)
-            let desk = try scene.desk("a")
-            let result = try await desk.apply(change, desk.plan(change), control)
-            #expect(result.error?.contains("1 lane of queue a") == true)
-            #expect((1...10).contains(told.count.load(ordering: .relaxed)))
-            let calls = try scene.run("INFO", "commandstats").text ?? ""
-            #expect(!calls.contains("cmdstat_zrangebyscore") && !calls.contains("cmdstat_lrange"), "\(calls)")
-            // Each reading reads only the lanes, and no member of another set.
-            let numbers = try scene.connection.calls()
-            #expect(numbers["zrange"] == numbers["hmget"], "\(numbers)")
+        let now = Moment.now
+        try scene.run("ZADD", "push:{a}:workers", "\(now + 60_000)", "w")
+        try scene.run("HSET", "push:{a}:claimed:w", "1.x", OperatorScene.job("1"))
+        for number in 0..<1000 {
+            try scene.run("ZADD", "push:{a}:failed", "\(now + 60_000)", OperatorScene.job("\(number)"))
         }
+        var control = ChangeControl()
+        let start = ContinuousClock.now
+        let told = Times()
+        control.isStopped = {
+            let isStopped = ContinuousClock.now - start > .milliseconds(300)
+            if isStopped { told.count.add(1, ordering: .relaxed) }
+            return isStopped
+        }
+        try scene.run("CONFIG", "RESETSTAT")
+        let change = try Self.change(.pause)
+        let desk = try scene.desk("a")
+        let result = try await desk.apply(change, desk.plan(change), control)
+        #expect(result.error?.contains("1 lane of queue a") == true)
+        #expect((1...10).contains(told.count.load(ordering: .relaxed)))
+        let calls = try scene.run("INFO", "commandstats").text ?? ""
+        #expect(!calls.contains("cmdstat_zrangebyscore") && !calls.contains("cmdstat_lrange"), "\(calls)")
+        // Each reading reads only the lanes, and no member of another set.
+        let numbers = try scene.connection.calls()
+        #expect(numbers["zrange"] == numbers["hmget"], "\(numbers)")
     }
 
     // MARK: The stricter command
@@ -323,36 +319,32 @@ struct StopButtonTests {
         }
     }
 
-    @Test("A damaged command is a problem in status until an operator gives it again, and others are none")
+    @Test("A damaged command is a problem in status until an operator gives it again, and others are none", .scene)
     func damagedProblem() async throws {
-        try await OperatorScene.with { scene in
-            func problems() async throws -> [String] {
-                let status = try await StatusReader(scene.fleet).read(scene.fleet.queues().keys)
-                return status.problems.filter { $0.kind.name == "job_command_damaged" }.map(\.message)
-            }
-            try scene.push(OperatorScene.job("1"))
-            try scene.run(
-                "HSET", "push:{default}:job-commands", "campaign:sale", #"{"state":"halted"}"#, "campaign:good",
-                #"{"state":"paused","since":1,"at":4000000000000}"#)
-            #expect(
-                try await problems() == [
-                    "queue default: the command campaign:sale cannot be read, so its jobs wait, or stay cancelled"
-                ])
-            _ = try await scene.desk().perform(Self.change(.resume))
-            #expect(try await problems().isEmpty)
-            #expect(try scene.run("HEXISTS", "push:{default}:job-commands", "campaign:good").number == 1)
+        func problems() async throws -> [String] {
+            let status = try await StatusReader(scene.fleet).read(scene.fleet.queues().keys)
+            return status.problems.filter { $0.kind.name == "job_command_damaged" }.map(\.message)
         }
+        try scene.push(OperatorScene.job("1"))
+        try scene.run(
+            "HSET", "push:{default}:job-commands", "campaign:sale", #"{"state":"halted"}"#, "campaign:good",
+            #"{"state":"paused","since":1,"at":4000000000000}"#)
+        #expect(
+            try await problems() == [
+                "queue default: the command campaign:sale cannot be read, so its jobs wait, or stay cancelled"
+            ])
+        _ = try await scene.desk().perform(Self.change(.resume))
+        #expect(try await problems().isEmpty)
+        #expect(try scene.run("HEXISTS", "push:{default}:job-commands", "campaign:good").number == 1)
     }
 
-    @Test("A thousand cancelled IDs do not keep a campaign from being cancelled")
+    @Test("A thousand cancelled IDs do not keep a campaign from being cancelled", .scene)
     func manyIDs() async throws {
-        try await OperatorScene.with { scene in
-            let keys = try QueueKeys()
-            let client = try await scene.fleet.client(for: keys.jobCommands)
-            let ids = (0..<1000).map { JobCommands.Target.id("\($0)") }
-            try await JobCommands.change(.cancel(discard: false), of: ids, by: "ada", client, keys)
-            _ = try await scene.desk().perform(Self.change(.cancel(discard: false)))
-            #expect(try await Self.states(scene, "default") == ["cancelled"])
-        }
+        let keys = try QueueKeys()
+        let client = try await scene.fleet.client(for: keys.jobCommands)
+        let ids = (0..<1000).map { JobCommands.Target.id("\($0)") }
+        try await JobCommands.change(.cancel(discard: false), of: ids, by: "ada", client, keys)
+        _ = try await scene.desk().perform(Self.change(.cancel(discard: false)))
+        #expect(try await Self.states(scene, "default") == ["cancelled"])
     }
 }

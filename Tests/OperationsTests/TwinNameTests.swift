@@ -9,7 +9,9 @@ import Testing
 
 @Suite("Names with a twin")
 struct TwinNameTests {
-    private static let now = Int64(Date().timeIntervalSince1970 * 1000)
+    private var scene: OperatorScene { SceneScope.scene }
+
+    private static let now = Moment.now
 
     private static let pairs = [
         ("sale", "sale "), ("sale ", "sale"), ("sale", "\u{FEFF}sale"), ("sale\u{200F}", "sale"),
@@ -79,46 +81,45 @@ struct TwinNameTests {
         return changes
     }
 
-    @Test("A change of a name changes what it names, and leaves its twin as it is", arguments: pairs)
+    @Test(
+        "A change of a name changes what it names, and leaves its twin as it is",
+        .scene(configured: ["default", "bulk"]), arguments: pairs)
     func twins(name: String, twin: String) async throws {
-        try await OperatorScene.with(configured: ["default", "bulk"]) { scene in
-            for (words, change) in try Self.changes(name) {
-                try Self.fill(scene, [name, twin])
-                let (own, others) = (try Self.everything(name, scene), try Self.everything(twin, scene))
-                #expect(own.count == 6 && others.count == 6)
-                _ = try await scene.desk().perform(change)
-                #expect(try Self.everything(twin, scene) == others, "\(words)")
-                #expect(try Self.everything(name, scene) != own, "\(words)")
-            }
+        for (words, change) in try Self.changes(name) {
+            try Self.fill(scene, [name, twin])
+            let (own, others) = (try Self.everything(name, scene), try Self.everything(twin, scene))
+            #expect(own.count == 6 && others.count == 6)
+            _ = try await scene.desk().perform(change)
+            #expect(try Self.everything(twin, scene) == others, "\(words)")
+            #expect(try Self.everything(name, scene) != own, "\(words)")
         }
     }
 
     @Test(
         "A change of a campaign or app with a twin names both, and a dashboard's or command's question does before",
+        .scene(configured: ["default", "bulk"]),
         arguments: pairs)
     func named(name: String, twin: String) async throws {
-        try await OperatorScene.with(configured: ["default", "bulk"]) { scene in
-            func desk(_ app: String) throws -> Desk {
-                var desk = try scene.desk()
-                (desk.configuredApps, desk.isForced) = ([app], true)
-                return desk
-            }
-            let ofApp = [
-                ("pause of an app", try PauseChange(Self.fields([("app", name)]), isOfApp: true) as any Change)
-            ]
-            for (words, change) in try Self.changes(name) + ofApp where !words.hasSuffix(" id") {
-                try Self.fill(scene, [name])
-                #expect(try await desk(name).twinNotes(of: change).isEmpty, "\(words)")
-                try Self.fill(scene, [name, twin])
-                // The desk knows the twin app from its settings, because names of workers' apps are ASCII.
-                let notes = try await desk(twin).twinNotes(of: change)
-                #expect(
-                    notes.count == 1 && notes[0].contains(name.shown) && notes[0].contains(twin.shown),
-                    "\(words): \(notes)")
-                #expect(name.shown.utf8.elementsEqual(twin.shown.utf8) == false)
-                let result = try await desk(twin).perform(change)
-                #expect(result.notes.contains(notes[0]), "\(words)")
-            }
+        func desk(_ app: String) throws -> Desk {
+            var desk = try scene.desk()
+            (desk.configuredApps, desk.isForced) = ([app], true)
+            return desk
+        }
+        let ofApp = [
+            ("pause of an app", try PauseChange(Self.fields([("app", name)]), isOfApp: true) as any Change)
+        ]
+        for (words, change) in try Self.changes(name) + ofApp where !words.hasSuffix(" id") {
+            try Self.fill(scene, [name])
+            #expect(try await desk(name).twinNotes(of: change).isEmpty, "\(words)")
+            try Self.fill(scene, [name, twin])
+            // The desk knows the twin app from its settings, because names of workers' apps are ASCII.
+            let notes = try await desk(twin).twinNotes(of: change)
+            #expect(
+                notes.count == 1 && notes[0].contains(name.shown) && notes[0].contains(twin.shown),
+                "\(words): \(notes)")
+            #expect(name.shown.utf8.elementsEqual(twin.shown.utf8) == false)
+            let result = try await desk(twin).perform(change)
+            #expect(result.notes.contains(notes[0]), "\(words)")
         }
     }
 
@@ -159,30 +160,28 @@ struct TwinNameTests {
         }
     }
 
-    @Test("A status and the command that a message names are about one name", arguments: pairs)
+    @Test("A status and the command that a message names are about one name", .scene, arguments: pairs)
     func status(name: String, twin: String) async throws {
-        try await OperatorScene.with { scene in
-            try Self.fill(scene, [name, twin])
-            let desk = try scene.desk()
-            _ = try await desk.perform(
-                CampaignChange(.cancel(discard: false), Self.fields([("campaign", name)]), now: Self.now))
-            for (one, state) in [(name, CampaignStatus.State.cancelled), (twin, nil)] {
-                let found = try await scene.campaign(one, in: desk)
-                #expect(found.first?.state == state)
-                #expect(found.first.map { Name($0.campaign) == Name(one) } ?? true)
-            }
-            var unread = UnreadParts()
-            let latest = try await CampaignStatus.latest(20, in: desk.queues, desk.fleet, &unread)
-            #expect(Set(latest.map { Name($0.campaign) }) == [Name(name), Name(twin)])
-            let states = latest.map { "\(Name($0.campaign) == Name(name)) \($0.state)" }.sorted()
-            #expect(states == ["false running", "true cancelled"])
-            // The command in a message names the same campaign.
-            let refusal = try await #require(throws: ChangeRefusal.self) {
-                try await desk.perform(CampaignChange(.pause, Self.fields([("campaign", name)]), now: Self.now))
-            }
-            let command = desk.fleet.access.command(["campaign", "requeue"], name)
-            #expect(Array(refusal.message.utf8).count >= command.utf8.count)
-            #expect(refusal.message.utf8.reversed().starts(with: command.utf8.reversed()))
+        try Self.fill(scene, [name, twin])
+        let desk = try scene.desk()
+        _ = try await desk.perform(
+            CampaignChange(.cancel(discard: false), Self.fields([("campaign", name)]), now: Self.now))
+        for (one, state) in [(name, CampaignStatus.State.cancelled), (twin, nil)] {
+            let found = try await scene.campaign(one, in: desk)
+            #expect(found.first?.state == state)
+            #expect(found.first.map { Name($0.campaign) == Name(one) } ?? true)
         }
+        var unread = UnreadParts()
+        let latest = try await CampaignStatus.latest(20, in: desk.queues, desk.fleet, &unread)
+        #expect(Set(latest.map { Name($0.campaign) }) == [Name(name), Name(twin)])
+        let states = latest.map { "\(Name($0.campaign) == Name(name)) \($0.state)" }.sorted()
+        #expect(states == ["false running", "true cancelled"])
+        // The command in a message names the same campaign.
+        let refusal = try await #require(throws: ChangeRefusal.self) {
+            try await desk.perform(CampaignChange(.pause, Self.fields([("campaign", name)]), now: Self.now))
+        }
+        let command = desk.fleet.access.command(["campaign", "requeue"], name)
+        #expect(Array(refusal.message.utf8).count >= command.utf8.count)
+        #expect(refusal.message.utf8.reversed().starts(with: command.utf8.reversed()))
     }
 }
