@@ -154,7 +154,7 @@ struct DashboardAPI: Sendable {
             let lines = found.rows.map { listed in
                 var shown = listed
                 shown.token = ByteBuffer(string: request.token(String(buffer: listed.token)))
-                return InvalidTokenLine(shown)
+                return shown
             }
             return ListPart(rows: lines, looked: found.looked, cursor: found.cursor, unread: found.unread)
         },

@@ -86,15 +86,15 @@ struct InvalidTokensPage: DashboardPage {
         let totals = request.totals(
             "token", part, of: status.sharedError == nil ? status.invalidTokens : nil, isFiltered: isFiltered)
         let table = request.list(
-            "Invalid tokens", part.rows.map { InvalidTokenLine($0) },
-            select: { ("token", $0.listed.token.text, "token \($0.listed.token.text.prefix(8))") },
+            "Invalid tokens", part.rows,
+            select: { ("token", $0.token.text, "token \($0.token.text.prefix(8))") },
             empty: Elements.empty(
                 "\(totals.sentence)",
                 isFiltered
                     ? "" : "<p>A token that APNs refuses for good is kept here, and workers send nothing to it.</p>")
         ) { line, column, value in
             column.title == "Token"
-                ? "<span class=\"mono\">\(request.device(line.listed.token.text, length: 16))</span>" : value
+                ? "<span class=\"mono\">\(request.device(line.token.text, length: 16))</span>" : value
         }
         let list = request.selection(
             "remove-invalid-tokens", table, totals, "<button class=\"danger\">Remove from the set</button>",

@@ -36,7 +36,7 @@ package struct DeviceRecord: Sendable {
         [
             .init("invalid", "Topics and environments for which it is invalid.") {
                 let marks = record($0).marks
-                return marks.isEmpty ? nil : marks.map { InvalidTokenLine($0) }
+                return marks.isEmpty ? nil : marks
             },
             .init("throttled_until", "Time until which APNs throttles it.", as: .time) { record($0).throttledUntil },
             .init("registered_at", "Time of its last known registration.", as: .time) { record($0).registeredAt },

@@ -3,36 +3,29 @@ import NIOCore
 import PrintableText
 import PushQueue
 
-/// A mark of an invalid token as it is shown.
-package struct InvalidTokenLine: Sendable {
-    package let listed: InvalidTokenSet.Listed
-
-    package init(_ listed: InvalidTokenSet.Listed) { self.listed = listed }
-
-    private var since: String? { listed.details.at.map(Moment.text) }
-}
-
-extension InvalidTokenLine: Shown {
+extension InvalidTokenSet.Listed: Shown {
     package static let columns = Columns<Self>(
         "InvalidToken", "A topic and environment for which a device token is invalid.", commands: ["invalid list"],
         isSorted: false,
         [
-            .init("token", "Device token.", as: .key, in: .all, \.listed.token),
-            .init("since", "Time since which it is invalid, in ISO 8601.", as: .key, in: [.table, .facts], \.since),
-            .init("reason", "Reason.", as: .key, in: [.table, .wide, .facts], \.listed.details.reason),
+            .init("token", "Device token.", as: .key, in: .all, \.token),
+            .init("since", "Time since which it is invalid, in ISO 8601.", as: .key, in: [.table, .facts]) {
+                $0.details.at.map(Moment.text)
+            },
+            .init("reason", "Reason.", as: .key, in: [.table, .wide, .facts], \.details.reason),
             .init(
                 "source", "Source: `apns`, `gateway`, `feedback` or `import`.", in: [.table, .wide, .facts],
                 under: "Reason",
-                \.listed.details.source),
+                \.details.source),
             .init(
                 "environment", "Environment, or name of a server.", in: [.table, .wide, .facts], under: "Topic",
-                \.listed.details.environment),
-            .init("topic", "Topic.", as: .key, in: [.table, .wide, .facts], \.listed.details.topic),
+                \.details.environment),
+            .init("topic", "Topic.", as: .key, in: [.table, .wide, .facts], \.details.topic),
             .init(
                 "set", "Sets for other programs that it is in: `production`, `sandbox`.", as: .key,
                 in: [.table, .widest, .facts],
-                \.listed.set.name),
-            .init("at", "Time since which it is invalid.", as: .time, title: "Since", in: .list, \.listed.details.at),
+                \.set.name),
+            .init("at", "Time since which it is invalid.", as: .time, title: "Since", in: .list, \.details.at),
         ])
 
     // MARK: CSV
@@ -142,7 +135,7 @@ package struct InvalidTokenFilter: Equatable {
     }
 }
 
-extension InvalidTokenLine: Counted {
+extension InvalidTokenSet.Listed: Counted {
     package static let (things, narrowing) = ("invalid tokens", "--reason")
     package static let groups = ["reason", "source", "environment", "topic", "set"]
 }

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Operations
 import PrintableText
 import PushJob
+import PushQueue
 
 enum CommandNames {
     /// Returns the name of a command, which its configuration must have.
@@ -146,7 +147,7 @@ enum HelpTopic: String, CaseIterable {
     /// The things that commands print as JSON.
     static let things = ShownMembers.withParts(of: [
         FleetStatus.columns.members, JobRow.columns.members, DeadLetterRow.columns.members, ResultLine.columns.members,
-        InvalidTokenLine.columns.members, CampaignStatus.columns.members, CampaignSummary.columns.members,
+        InvalidTokenSet.Listed.columns.members, CampaignStatus.columns.members, CampaignSummary.columns.members,
         DeviceFindings.columns.members, DeviceExport.columns.members,
     ])
 

@@ -51,7 +51,7 @@ struct CountsTests {
     func unknown(text: String) {
         let mistake = #expect(throws: FieldMistake.self) { try Counts<JobRow>.groups(text) }
         #expect(mistake?.text(.flag).contains("jobs are counted by state, app, campaign, fair, label.NAME") == true)
-        #expect(throws: FieldMistake.self) { try Counts<InvalidTokenLine>.groups("label.country") }
+        #expect(throws: FieldMistake.self) { try Counts<InvalidTokenSet.Listed>.groups("label.country") }
     }
 
     @Test(

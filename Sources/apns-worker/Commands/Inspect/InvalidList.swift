@@ -38,7 +38,7 @@ struct InvalidList: AsyncParsableCommand {
 
     @Option(help: "An output file, written atomically. (default: standard output)") var output: String?
 
-    @OptionGroup var list: ListOptions<InvalidTokenLine>
+    @OptionGroup var list: ListOptions<InvalidTokenSet.Listed>
 
     func validate() throws {
         if list.counts != nil, format != nil || output != nil {
@@ -58,7 +58,7 @@ struct InvalidList: AsyncParsableCommand {
             var found = 0
             if var counts = list.counts {
                 try await client.sweep(listing.filter, &unread) { tokens in
-                    for token in tokens { counts.add(InvalidTokenLine(token)) }
+                    for token in tokens { counts.add(token) }
                     return true
                 }
                 counts.print(isJSON: list.json, isTable: true)
@@ -123,15 +123,15 @@ struct InvalidListing {
         let file = try path.map { try FileReplacement($0) }
         let output = file?.output ?? ByteOutput.standard
         let isOfTokens = format == .tokens
-        var rows = RowOutput<InvalidTokenLine>(
+        var rows = RowOutput<InvalidTokenSet.Listed>(
             limit: limit ?? (format == .table ? 50 : .max), isJSON: format == .ndjson)
         rows.output = output
         var written = 0
-        if format == .csv { try output.write(InvalidTokenLine.csvHead) }
+        if format == .csv { try output.write(InvalidTokenSet.Listed.csvHead) }
         try await client.sweep(
             filter, withDetails: !isOfTokens, sets: isOfTokens ? filter.ownSets : .all, &unread
         ) { marks in
-            if format == .table || format == .ndjson { return try rows.add(marks.map(InvalidTokenLine.init)) }
+            if format == .table || format == .ndjson { return try rows.add(marks) }
             let chosen = (isOfTokens ? InvalidTokenSet.Listed.tokens(of: marks, in: filter) : marks)
                 .prefix(rows.limit - written)
             written += chosen.count
@@ -141,7 +141,7 @@ struct InvalidListing {
                     text.writeImmutableBuffer(listed.token)
                     text.writeString("\n")
                 } else {
-                    InvalidTokenLine(listed).writeCSV(to: &text)
+                    listed.writeCSV(to: &text)
                 }
             }
             try output.write(text)
