@@ -61,26 +61,17 @@ package struct DeadLettersChange: Change {
             part.sentence = sentence(of: part)
             plan.parts.append(part)
         }
-        let reasons = DeadLetterSweep.words(plan.groups)
-        plan.command = "\(kind == .requeue ? "Requeue" : "Delete") \(count(plan.count))"
+        let reasons = Words.groups(plan.groups)
+        plan.command = "\(kind == .requeue ? "Requeue" : "Delete") \(Words.count(plan.count, noun))"
         plan.question =
             kind == .requeue
-            ? "Requeue \(count(plan.count)) to \(desk.queues.names) (\(reasons))?"
-            : "Delete \(count(plan.count)) of \(queues) permanently (\(reasons))?"
-        if plan.count == 0 { plan.notes.append(try await nothing(desk, queues)) }
-        return plan
-    }
-
-    private func nothing(_ desk: Desk, _ queues: String) async throws -> String {
-        var all = DeadLetterSweep.Tally()
-        for keys in desk.queues {
-            all.add(
-                try await DeadLetterSweep.count(
-                    desk.fleet.deadLetters(of: keys), DeadLetterFilter(), limit: nil, onlyReadable: false))
+            ? "Requeue \(Words.count(plan.count, noun)) to \(desk.queues.names) (\(reasons))?"
+            : "Delete \(Words.count(plan.count, noun)) of \(queues) permanently (\(reasons))?"
+        if plan.count == 0 {
+            let all = try await desk.queues.concurrentMap { try await desk.fleet.deadLetters(of: $0) }
+            plan.notes.append(try await DeadLetterSweep.nothingFound(in: all))
         }
-        return all.chosen == 0
-            ? "\(queues) \(desk.queues.count == 1 ? "has" : "have") no dead letters"
-            : "none of the \(all.chosen) dead letters of \(queues) matches; there are \(all.byReason)"
+        return plan
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
@@ -104,7 +95,7 @@ package struct DeadLettersChange: Change {
                 let missing = planned.count - sweep.tally.chosen
                 if missing > 0, !sweep.tally.isInterrupted {
                     part.notes.append(
-                        "\(count(missing)) of queue \(keys.queue) "
+                        "\(Words.count(missing, noun)) of queue \(keys.queue) "
                             + "\(missing == 1 ? "was" : "were") no longer among the dead letters")
                 }
             } catch let error as any RedisFailure {
@@ -119,11 +110,9 @@ package struct DeadLettersChange: Change {
         return result
     }
 
-    private func count(_ number: Int) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
-
     private func sentence(of part: ChangePart) -> String {
-        "\(count(part.count)) of queue \(part.queue?.printable ?? "")"
-            + (part.count > 0 ? ": \(DeadLetterSweep.words(part.groups))" : "")
+        "\(Words.count(part.count, noun)) of queue \(part.queue?.printable ?? "")"
+            + (part.count > 0 ? ": \(Words.groups(part.groups))" : "")
     }
 }
 

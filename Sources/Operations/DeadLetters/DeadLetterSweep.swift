@@ -10,29 +10,12 @@ package struct DeadLetterSweep {
         package var chosen = 0
         package var reasons: [String: Int] = [:]
         package var isInterrupted = false
-
-        package init() {}
-
-        package mutating func add(_ other: Tally) {
-            looked += other.looked
-            chosen += other.chosen
-            reasons.merge(other.reasons) { $0 + $1 }
-            isInterrupted = isInterrupted || other.isInterrupted
-        }
-
-        /// The reasons with their numbers, such as `12 BadPayload, 3 UnknownApp`.
-        package var byReason: String { DeadLetterSweep.words(reasons) }
     }
 
-    /// Returns counts such as `12 BadPayload, 3 UnknownApp`.
-    static func words(_ reasons: [String: Int]) -> String {
-        reasons.largestFirst.map { "\($0.value) \($0.key.printable)" }.joined(separator: ", ")
-    }
-
-    package let letters: DeadLetters
-    package let action: DeadLetters.Action
-    package let filter: DeadLetterFilter
-    package var limit: Int?
+    private let letters: DeadLetters
+    private let action: DeadLetters.Action
+    private let filter: DeadLetterFilter
+    private var limit: Int?
     package var newestFirst = false
     package var pace = RequeuePace(perSecond: nil)
     /// Returns true once the sweep must end early.
@@ -69,13 +52,22 @@ package struct DeadLetterSweep {
         } while !tally.isInterrupted
     }
 
-    package static func count(
-        _ letters: DeadLetters, _ filter: DeadLetterFilter, limit: Int?, onlyReadable: Bool
-    ) async throws -> Tally {
-        var sweep = DeadLetterSweep(letters, .count(onlyReadable: onlyReadable), filter)
-        sweep.lower(limit)
+    package static func count(_ letters: DeadLetters, _ filter: DeadLetterFilter) async throws -> Tally {
+        var sweep = DeadLetterSweep(letters, .count(onlyReadable: false), filter)
         try await sweep.run()
         return sweep.tally
+    }
+
+    /// Returns the sentence that no dead letter of some queues matches, with the numbers of those that there are.
+    package static func nothingFound(in queues: [DeadLetters]) async throws -> String {
+        var reasons: [String: Int] = [:]
+        for letters in queues {
+            reasons.merge(try await count(letters, DeadLetterFilter()).reasons) { $0 + $1 }
+        }
+        let (place, all) = (queues.map(\.keys).inWords, reasons.values.reduce(0, +))
+        return all == 0
+            ? "\(place) \(queues.count == 1 ? "has" : "have") no dead letters"
+            : "none of the \(Words.number(all)) dead letters of \(place) matches; there are \(Words.groups(reasons))"
     }
 
     /// Lowers the limit to this number, if it is higher.

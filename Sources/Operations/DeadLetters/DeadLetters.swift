@@ -54,9 +54,7 @@ package struct DeadLetters: Sendable {
     package static let pageSize = 100
 
     private let client: RedisClient
-    private let keys: QueueKeys
-
-    package var queue: String { keys.queue }
+    package let keys: QueueKeys
 
     /// - Parameter client: a client of the server that has the queue.
     package init(_ client: RedisClient, _ keys: QueueKeys) {

@@ -41,7 +41,7 @@ struct DeadList: AsyncParsableCommand {
             let letters = try await unread.each(queues) { keys in
                 let letters = try await fleet.deadLetters(of: keys)
                 if let groups = counts?.groups, Set(groups).isSubset(of: ["reason", "queue"]) {
-                    let tally = try await DeadLetterSweep.count(letters, filter, limit: nil, onlyReadable: false)
+                    let tally = try await DeadLetterSweep.count(letters, filter)
                     for (reason, count) in tally.reasons { counts?.add(count) { $0 == "queue" ? keys.queue : reason } }
                     return letters
                 }

@@ -51,7 +51,7 @@ struct DeadShow: AsyncParsableCommand {
                 try await sweep.run { page, _ in
                     guard !raw else { return originals += page.letters }
                     for letter in page.letters {
-                        let row = DeadLetterRow(letter, queue: letters.queue)
+                        let row = DeadLetterRow(letter, queue: letters.keys.queue)
                         try output.write(
                             json
                                 ? row.json(isDetailed: true) + "\n"
