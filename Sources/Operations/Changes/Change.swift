@@ -283,9 +283,7 @@ package struct ChangePlan: Sendable {
     /// Redis' time of the count, in milliseconds since 1970.
     package var at: Int64 = 0
 
-    package init(_ subject: String, question: String? = nil, parts: [ChangePart] = []) {
-        (self.subject, self.question, self.parts) = (subject, question, parts)
-    }
+    package init(_ subject: String, parts: [ChangePart] = []) { (self.subject, self.parts) = (subject, parts) }
 
     package var count: Int { parts.reduce(0) { $0 + $1.count } }
 

@@ -183,10 +183,10 @@ struct DeviceSearch {
         let prefixes = [keys.parkedResults("")] + idPrefixes
         var (names, cursor) = ([String](), "0")
         // One pattern for both prefixes, because each pattern reads all names of the server.
-        let pattern = keys.retry.dropLast("retry".count) + "*"
+        let pattern = String(keys.retry.dropLast("retry".count)).escapedForMatch + "*"
         repeat {
             try Task.checkCancellation()
-            var command = RedisCommand("SCAN", cursor, "MATCH", String(pattern).escapedExceptLast, "COUNT")
+            var command = RedisCommand("SCAN", cursor, "MATCH", pattern, "COUNT")
             command.append(QueueSearch.batch)
             let reply = try await client.call(command)
             guard reply.root.count == 2 else { break }
@@ -222,9 +222,4 @@ struct DeviceSearch {
         _ = try await page(
             found.map { Found(kind: .jobCommand, key: keys.jobCommands, place: $0, value: ByteBuffer(string: $0)) })
     }
-}
-
-extension String {
-    /// The text as a pattern for `SCAN` whose last character, a `*`, matches any ending.
-    fileprivate var escapedExceptLast: String { String(dropLast()).escapedForMatch + "*" }
 }

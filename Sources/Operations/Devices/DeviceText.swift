@@ -55,7 +55,7 @@ struct DeviceText {
         // The first match is the member, because quotes in a string would be escaped.
         guard let member = text.firstRange(of: #""size":"#) else { return line }
         let digits = text[member.upperBound...].prefix { $0.isASCII && $0.isNumber }
-        return ByteBuffer(string: text.replacingCharacters(in: digits, with: "\(size)"))
+        return ByteBuffer(string: text[..<digits.startIndex] + "\(size)" + text[digits.endIndex...])
     }
 
     /// Returns the array of an entry's groups without the results of the devices. Each group gets the time of the entry, because the array
@@ -109,11 +109,5 @@ struct DeviceText {
             return ranges
         }
         return ranges.compactMap { array.getSlice(at: array.readerIndex + $0.lowerBound, length: $0.count) }
-    }
-}
-
-extension String {
-    fileprivate func replacingCharacters(in part: Substring, with text: String) -> String {
-        self[..<part.startIndex] + text + self[part.endIndex...]
     }
 }

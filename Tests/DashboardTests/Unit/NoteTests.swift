@@ -197,7 +197,8 @@ struct NoticesTests {
         let isOpen: @Sendable () -> Bool
 
         func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-            var plan = ChangePlan("queue q", question: "Cancel 3 jobs\(detail)?", parts: [ChangePart("q", count: 3)])
+            var plan = ChangePlan("queue q", parts: [ChangePart("q", count: 3)])
+            plan.question = "Cancel 3 jobs\(detail)?"
             (plan.command, plan.verb) = ("Cancel 3 <jobs>\(detail)", "cancelled")
             if !detail.isEmpty { plan.notes = ["note\(detail)"] }
             return plan
