@@ -49,26 +49,24 @@ struct CampaignAccountTests {
         #expect(try scene.run("HGET", "push:{default}:campaign:other", "dead").number == 1)
     }
 
-    @Test("After a requeue a guard counts from no more than what has ended, and from the same if that was later")
-    func guardBase() async throws {
-        for (base, after) in [
-            (#"{"ended":8,"dead":5,"dead:X":4}"#, ["ended": 5.0, "dead": 2, "dead:X": 1]),
-            (#"{"ended":3,"dead":0,"dead:X":0}"#, ["ended": 3.0, "dead": 0, "dead:X": 0]),
-        ] {
-            try await OperatorScene.with { scene in
-                try scene.run(
-                    "HSET", "push:{default}:campaign:spring", "total", "9", "delivered", "3", "dead", "5", "dead:X",
-                    "4",
-                    "guard", #"{"rules":[["dead",20]],"min":2,"base":\#(base)}"#)
-                try scene.bury("a", job: Self.job("a", tokens: 3))
-                _ = try await scene.desk().perform(
-                    DeadLettersChange(.requeue, ["id": "a"], now: Self.now))
-                let text = try #require(scene.run("HGET", "push:{default}:campaign:spring", "guard").text)
-                let read = try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
-                #expect(read["base"] as? [String: Double] == after && read["min"] as? Int == 2, "\(text)")
-                #expect("\(read["rules"] ?? "")".contains("dead"))
-            }
-        }
+    @Test(
+        "After a requeue a guard counts from no more than what has ended, and from the same if that was later", .scene,
+        arguments: [
+            (#"{"ended":8,"dead":5,"dead:X":4}"#, ["ended": 5, "dead": 2, "dead:X": 1]),
+            (#"{"ended":3,"dead":0,"dead:X":0}"#, ["ended": 3, "dead": 0, "dead:X": 0]),
+        ] as [(String, [String: Double])])
+    func guardBase(base: String, after: [String: Double]) async throws {
+        try scene.run(
+            "HSET", "push:{default}:campaign:spring", "total", "9", "delivered", "3", "dead", "5", "dead:X",
+            "4",
+            "guard", #"{"rules":[["dead",20]],"min":2,"base":\#(base)}"#)
+        try scene.bury("a", job: Self.job("a", tokens: 3))
+        _ = try await scene.desk().perform(
+            DeadLettersChange(.requeue, ["id": "a"], now: Self.now))
+        let text = try #require(scene.run("HGET", "push:{default}:campaign:spring", "guard").text)
+        let read = try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+        #expect(read["base"] as? [String: Double] == after && read["min"] as? Int == 2, "\(text)")
+        #expect("\(read["rules"] ?? "")".contains("dead"))
     }
 
     @Test("After a cancellation that was undone a campaign ends when nothing is left, and is reported once", .scene)

@@ -139,22 +139,20 @@ struct CampaignSendTests {
         #expect(try await canary(scene, control).count == 3)
     }
 
-    @Test("Once all of the canary has ended, or its wait has passed with the minimum, the rest follows.")
-    func canaryPasses() async throws {
-        for (wait, delivered) in [(60_000, 30), (1, 20)] {
-            try await OperatorScene.with { scene in
-                try await Self.sendCanary(scene)
-                try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "\(delivered)")
-                let notes = Mutex([String]())
-                var control = ChangeControl()
-                control.note = { note in notes.withLock { $0.append(note) } }
-                #expect(try await Self.canary(scene, wait: wait, control).count == 22)
-                #expect(try scene.texts("LRANGE", Self.list, "0", "-1") == Self.expected())
-                let words = notes.withLock { $0 }.joined(separator: "\n")
-                #expect(words.contains("the canary has \(delivered) delivered"), "\(words)")
-                #expect(words.contains("10 of its tokens have not ended") == (delivered == 20), "\(words)")
-            }
-        }
+    @Test(
+        "Once all of the canary has ended, or its wait has passed with the minimum, the rest follows.", .scene,
+        arguments: [(60_000, 30), (1, 20)])
+    func canaryPasses(wait: Int, delivered: Int) async throws {
+        try await Self.sendCanary(scene)
+        try scene.run("HSET", "push:{default}:campaign:spring", "delivered", "\(delivered)")
+        let notes = Mutex([String]())
+        var control = ChangeControl()
+        control.note = { note in notes.withLock { $0.append(note) } }
+        #expect(try await Self.canary(scene, wait: wait, control).count == 22)
+        #expect(try scene.texts("LRANGE", Self.list, "0", "-1") == Self.expected())
+        let words = notes.withLock { $0 }.joined(separator: "\n")
+        #expect(words.contains("the canary has \(delivered) delivered"), "\(words)")
+        #expect(words.contains("10 of its tokens have not ended") == (delivered == 20), "\(words)")
     }
 
     @Test(
@@ -301,14 +299,12 @@ struct CampaignSendTests {
         #expect(try mistake(1000).contains("pass --min 30 or less"))
     }
 
-    @Test("Keys of other types are refused before anything is pushed.")
-    func wrongTypes() async throws {
-        for key in ["campaign-list:spring", "campaign:spring", "campaigns", "job-commands"] {
-            try await OperatorScene.with { scene in
-                try scene.run("SET", "push:{default}:\(key)", "x")
-                await #expect(throws: (any Error).self) { try await Self.send(NumberedJobs(), scene) }
-                #expect(try scene.run("LLEN", Self.list).number == 0)
-            }
-        }
+    @Test(
+        "Keys of other types are refused before anything is pushed.", .scene,
+        arguments: ["campaign-list:spring", "campaign:spring", "campaigns", "job-commands"])
+    func wrongTypes(key: String) async throws {
+        try scene.run("SET", "push:{default}:\(key)", "x")
+        await #expect(throws: (any Error).self) { try await Self.send(NumberedJobs(), scene) }
+        #expect(try scene.run("LLEN", Self.list).number == 0)
     }
 }

@@ -1,5 +1,4 @@
 import Foundation
-import Logging
 import NIOCore
 import NIOPosix
 import PushQueue
@@ -18,29 +17,6 @@ struct FeedbackMarkTests {
             topic: ByteBuffer(string: "com.example.app"), environment: "production", source: source)
     }
 
-    private func withWriter(
-        _ topology: RedisTopology, _ keys: SharedKeys, _ body: (InvalidTokenClient) async throws -> Void
-    ) async throws {
-        let writer = InvalidTokenClient.start(
-            topology: topology, keys: keys, maximumAge: 0, configuration: RedisClientConfiguration(),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-        do {
-            try await eventually("Redis is connected to") {
-                do {
-                    _ = try await writer.mark([])
-                    return true
-                } catch QueueFailure.redis(.notConnected) {
-                    return false
-                }
-            }
-            try await body(writer)
-        } catch {
-            await writer.close()
-            throw error
-        }
-        await writer.close()
-    }
-
     @Test("is added once, and skipped if the device has registered since")
     func mark() async throws {
         try await withQueue { queue in
@@ -49,7 +25,7 @@ struct FeedbackMarkTests {
                 try queue.redis.run("HSET", keys.registrations, token, at)
             }
             try queue.redis.run("SADD", keys.invalidTokens, "ff")
-            try await withWriter(queue.client.topology, keys) { writer in
+            try await withInvalidTokens(queue.client.topology, keys) { writer in
                 let tokens = ["aa", "bb", "cc", "dd", "ee", "ff", "bb"]
                 let first = try await writer.mark(tokens.map { record($0) })
                 #expect(first == [.registeredSince, .added, .added, .added, .added, .known, .known])
@@ -81,7 +57,7 @@ struct FeedbackMarkTests {
                 "dd": [], "ee": [7], "ff": Array(repeating: 0xFF, count: 9), "ab": Array(repeating: 0xFF, count: 11),
             ]
             for (token, bytes) in strange { try queue.storedInvalidTokens().write(bytes, for: token) }
-            try await withWriter(queue.client.topology, keys) { writer in
+            try await withInvalidTokens(queue.client.topology, keys) { writer in
                 let tokens = ["aa", "bb", "cc"] + strange.keys.sorted()
                 _ = try await writer.mark(tokens.map { record($0) })
                 // One batch has a token twice, the older report last.
@@ -97,7 +73,7 @@ struct FeedbackMarkTests {
     @Test("accepts thousands at once")
     func many() async throws {
         try await withQueue { queue in
-            try await withWriter(queue.client.topology, queue.sharedKeys) { writer in
+            try await withInvalidTokens(queue.client.topology, queue.sharedKeys) { writer in
                 let records = (0..<10_000).map { record(String(format: "%08x", $0)) }
                 let markings = try await writer.mark(records)
                 #expect(markings == records.map { _ in .added })
@@ -129,7 +105,7 @@ struct FeedbackMarkTests {
             #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) == ["bb"])
             #expect(try queue.storedInvalidTokens().detailsCount() == 1)
             #expect(try queue.redis.run("HGETALL", keys.registrations) == .array(["aa", "7000"]))
-            try await withWriter(topology, keys) { writer in
+            try await withInvalidTokens(topology, keys) { writer in
                 let older = try await writer.mark([record("aa", at: 6999)])
                 let newer = try await writer.mark([record("aa", at: 7000)])
                 #expect(older == [.registeredSince] && newer == [.added])
@@ -141,7 +117,7 @@ struct FeedbackMarkTests {
     func wrongType(which: Int) async throws {
         try await withQueue { queue in
             let keys = queue.sharedKeys
-            try await withWriter(queue.client.topology, keys) { writer in
+            try await withInvalidTokens(queue.client.topology, keys) { writer in
                 let all = [
                     keys.invalidTokens, keys.registrations, keys.invalidTokenFacts,
                     try queue.storedInvalidTokens().detailsKey(of: "aa"),
@@ -166,7 +142,7 @@ struct FeedbackMarkTests {
         try owner.run("HSET", keys.registrations, "bb", "6000")
         try owner.invalidTokens().add("cc", .init(at: 9000, source: "apns"))
         try owner.run("SREM", keys.invalidTokens, "cc")
-        try await withWriter(try RedisTopology(url: cluster.url), keys) { writer in
+        try await withInvalidTokens(try RedisTopology(url: cluster.url), keys) { writer in
             for expected in [InvalidToken.Marking.added, .known] {
                 let markings = try await writer.mark([record("aa"), record("bb"), record("cc")])
                 #expect(markings == [expected, .registeredSince, expected])
@@ -183,7 +159,7 @@ struct FeedbackMarkTests {
     func readOnly() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
-            try await withWriter(queue.client.topology, queue.sharedKeys) { writer in
+            try await withInvalidTokens(queue.client.topology, queue.sharedKeys) { writer in
                 let none = try await writer.mark([])
                 #expect(none.isEmpty)
                 // No replica is in step.

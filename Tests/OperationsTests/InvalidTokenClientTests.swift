@@ -1,4 +1,3 @@
-import Logging
 import NIOCore
 import PushQueue
 import QueueTestSupport
@@ -10,15 +9,6 @@ import Testing
 
 @Suite("Reading and removing invalid tokens")
 struct InvalidTokenClientTests {
-    private func withInspector(_ queue: TestQueue, _ body: (InvalidTokenClient) async throws -> Void) async throws {
-        let inspector = InvalidTokenClient.start(
-            topology: queue.client.topology, keys: queue.sharedKeys, configuration: RedisClientConfiguration(),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-        try await inspector.waitUntilReady(timeout: .minutes(3))
-        try await body(inspector)
-        await inspector.close()
-    }
-
     private func token(_ number: Int) -> InvalidToken {
         InvalidToken(
             token: ByteBuffer(string: String(number, radix: 16)), at: Int64(number), reason: "Unregistered",
@@ -31,7 +21,7 @@ struct InvalidTokenClientTests {
             try await queue.addInvalidTokens((0..<3000).map(token))
             try queue.redis.run("SADD", queue.sharedKeys.invalidTokens, "unknown")
             try queue.storedInvalidTokens().write([1, 2], for: "1")
-            try await withInspector(queue) { inspector in
+            try await withInvalidTokens(queue.client.topology, queue.sharedKeys) { inspector in
                 for withDetails in [true, false] {
                     var (cursor, pages): (String?, [InvalidTokenSet.Page]) = (nil, [])
                     repeat {
@@ -56,7 +46,7 @@ struct InvalidTokenClientTests {
     func withdraw() async throws {
         try await withQueue { queue in
             try await queue.addInvalidTokens((0..<10).map(token))
-            try await withInspector(queue) { inspector in
+            try await withInvalidTokens(queue.client.topology, queue.sharedKeys) { inspector in
                 let some = ["1", "2", "3", "x"].map { ByteBuffer(string: $0) }
                 let counts = [
                     try await inspector.withdraw(some), try await inspector.withdraw(some),

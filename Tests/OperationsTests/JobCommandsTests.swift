@@ -14,11 +14,18 @@ struct JobCommandsTests {
 
     private let spring = JobCommands.Target.campaign("spring")
 
-    private func change(_ change: JobCommands.Change, of targets: JobCommands.Target..., in queue: TestQueue)
-        async throws -> [JobCommands.Command?]
-    {
+    @discardableResult
+    private func change(
+        _ change: JobCommands.Change, of targets: JobCommands.Target...
+    ) async throws -> [JobCommands.Command?] {
         try await JobCommands.change(change, of: targets, by: "eve", reason: "wrong price", queue.client, queue.keys)
             .previous
+    }
+
+    private func commands() async throws -> JobCommands { try await JobCommands.read(queue.client, queue.keys) }
+
+    private func counts(_ campaign: String = "spring") async throws -> CampaignCounts {
+        try await CampaignCounts.read(campaign, queue.client, queue.keys)
     }
 
     @Test("are returned to the claim of a lane that does not have them, and only then")
@@ -26,7 +33,7 @@ struct JobCommandsTests {
         let worker = queue.worker("w")
         try queue.push(["a"])
         #expect(try await worker.claim(1).commands == nil)
-        _ = try await change(.cancel(discard: false), of: spring, .id("j:1"), in: queue)
+        try await change(.cancel(discard: false), of: spring, .id("j:1"))
         try queue.push(["b"])
         let claimed = try await worker.claim(1, first: 2)
         let commands = try #require(claimed.commands)
@@ -61,22 +68,22 @@ struct JobCommandsTests {
 
     @Test("replace each other: pause, limit, cancel, and back")
     func changes() async throws {
-        #expect(try await change(.pause, of: spring, in: queue) == [nil])
-        _ = try await change(.limit(perSecond: 50), of: spring, in: queue)
-        var command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
+        #expect(try await change(.pause, of: spring) == [nil])
+        try await change(.limit(perSecond: 50), of: spring)
+        var command = try #require(try await commands().commands[spring])
         #expect(command.state == .paused && command.perSecond == 50 && command.limitedAt > 0)
-        _ = try await change(.resume, of: spring, in: queue)
-        command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
+        try await change(.resume, of: spring)
+        command = try #require(try await commands().commands[spring])
         #expect(command.state == .running && command.perSecond == 50)
-        _ = try await change(.cancel(discard: true), of: spring, in: queue)
+        try await change(.cancel(discard: true), of: spring)
         // A cancelled campaign is neither paused nor resumed.
-        _ = try await change(.pause, of: spring, in: queue)
-        #expect(try await change(.resume, of: spring, in: queue).first??.state == .cancelled)
-        command = try #require(try await JobCommands.read(queue.client, queue.keys).commands[spring])
+        try await change(.pause, of: spring)
+        #expect(try await change(.resume, of: spring).first??.state == .cancelled)
+        command = try #require(try await commands().commands[spring])
         #expect(command.state == .cancelled && command.discards)
-        _ = try await change(.uncancel, of: spring, in: queue)
-        _ = try await change(.limit(perSecond: nil), of: spring, in: queue)
-        let commands = try await JobCommands.read(queue.client, queue.keys)
+        try await change(.uncancel, of: spring)
+        try await change(.limit(perSecond: nil), of: spring)
+        let commands = try await commands()
         #expect(commands.isEmpty && !commands.version.isEmpty)
     }
 
@@ -84,16 +91,16 @@ struct JobCommandsTests {
     func bounds() async throws {
         try queue.redis.run(
             "HSET", queue.keys.jobCommands, "campaign:old", #"{"state":"cancelled","at":1}"#, "id:old", #"{"at":1}"#)
-        _ = try await change(.cancel(discard: false), of: spring, in: queue)
+        try await change(.cancel(discard: false), of: spring)
         #expect(
-            try await JobCommands.read(queue.client, queue.keys).commands.keys.map(\.description) == ["campaign spring"]
+            try await commands().commands.keys.map(\.description) == ["campaign spring"]
         )
         #expect(try queue.redis.run("PTTL", queue.keys.jobCommands).number ?? 0 > 6 * 86_400_000)
         let ids = (0..<1000).map { JobCommands.Target.id("\($0)") }
         _ = try await JobCommands.change(.cancel(discard: false), of: ids, by: "eve", queue.client, queue.keys)
-        await #expect(throws: RedisError.self) { try await change(.pause, of: .id("more"), in: queue) }
-        _ = try await change(.cancel(discard: true), of: spring, in: queue)
-        #expect(try await JobCommands.read(queue.client, queue.keys).commands.count == 1001)
+        await #expect(throws: RedisError.self) { try await change(.pause, of: .id("more")) }
+        try await change(.cancel(discard: true), of: spring)
+        #expect(try await commands().commands.count == 1001)
     }
 
     @Test("of a hostile key are ignored by claims, and refused by operators' commands")
@@ -103,7 +110,7 @@ struct JobCommandsTests {
         let worker = queue.worker("w")
         let claimed = try await worker.claim(1)
         #expect(claimed.bodies.count == 1 && claimed.commands == nil)
-        await #expect(throws: RedisError.self) { try await change(.pause, of: spring, in: queue) }
+        await #expect(throws: RedisError.self) { try await change(.pause, of: spring) }
         try queue.redis.run("DEL", queue.keys.jobCommands)
         try queue.redis.run(
             "HSET", queue.keys.jobCommands, "version", "x", "campaign:a", "nonsense", "other", "1", "id:", "[]",
@@ -176,22 +183,22 @@ struct JobCommandsTests {
             settlement.end(7, .delivered)
         }
         try await worker.settle(settle)
-        let spring = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let spring = try await counts()
         #expect(spring.counters == ["delivered": 2, "expired": 3])
         #expect(spring.ended == 5 && spring.total == nil && spring.left == nil)
         #expect(spring.startedAt ?? 0 > 0 && spring.updatedAt ?? 0 >= spring.startedAt ?? 0)
-        let autumn = try await CampaignCounts.read("autumn", queue.client, queue.keys)
+        let autumn = try await counts("autumn")
         #expect(autumn.counters == ["dead": 1, "dead:BadPayload": 1, "cancelled": 3])
         #expect(try queue.stats() == ["delivered": 4, "expired": 3, "dead": 1, "dead:BadPayload": 1, "cancelled": 3])
         #expect(try queue.dead().count == 2)
         #expect(Set(try await CampaignCounts.names(10, queue.client, queue.keys)) == ["spring", "autumn"])
         #expect(try await worker.settle(settle) == 7)
-        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).counters == spring.counters)
+        #expect(try await counts().counters == spring.counters)
         try await CampaignCounts.addTotal(100, of: "spring", queue.client, queue.keys)
         // A campaign is known from its first job on, before any of its notifications has ended.
         try await CampaignCounts.addTotal(1, of: "summer", queue.client, queue.keys)
         #expect(try await CampaignCounts.names(1, queue.client, queue.keys) == ["summer"])
-        let left = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let left = try await counts()
         #expect(left.total == 100 && left.left == 95)
         #expect(try queue.redis.run("PTTL", queue.keys.campaign("spring")).number ?? 0 > 89 * 86_400_000)
     }
@@ -221,7 +228,7 @@ struct JobCommandsTests {
             settlement.addLatencies(latencies)
             settlement.end(3, .delivered)
         }
-        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let counts = try await counts()
         #expect(counts.latencies.buckets.map(\.bound) == [4, 96] && counts.latencies.buckets.map(\.count) == [1, 2])
         let report = try #require(try await finished().first?["report"])
         #expect(report.contains(#""latency_p50_ms":"#) && report.contains(#""latency_p99_ms":"#), "\(report)")
@@ -242,7 +249,7 @@ struct JobCommandsTests {
                 settlement.end(worker.id(index + 1), .delivered, notifications: index + 1)
             }
         }
-        let periods = try await CampaignCounts.read("spring", queue.client, queue.keys).periods
+        let periods = try await counts().periods
         #expect(periods.sorted { $0.length < $1.length }.map(\.length) == ages.map(\.length))
         #expect(periods.sorted { $0.length < $1.length }.map(\.ended) == [1, 2, 3, 4])
     }
@@ -263,7 +270,7 @@ struct JobCommandsTests {
                 settlement.end(claim, .delivered)
             }
         }
-        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let counts = try await counts()
         let own = counts.latencies.buckets.first { $0.bound == 96 }
         #expect(own?.count == 2, "\(counts.latencies)")
         let report = try #require(try await finished().first?["report"])
@@ -279,7 +286,7 @@ struct JobCommandsTests {
         _ = try await settle(worker, 1...1, .delivered)
         let report = try #require(try await finished().first?["report"])
         #expect(report.contains(#""duration_ms":0"#) && !report.contains("per_second"), "\(report)")
-        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let counts = try await counts()
         // With periods of minutes, there could be any number of fields until the clock reaches the start again.
         #expect(counts.periods.map(\.length) == [86_400])
         let summary = CampaignSummary([CampaignStatus(counts, nil, queue: "default", now: 0)])
@@ -320,7 +327,7 @@ struct JobCommandsTests {
         #expect(report.contains(#""ended_per_second":"#) || report.contains(#""duration_ms":0}"#), "\(report)")
         let line = ResultLine(queue: "q", result: entry).json()
         #expect(line.contains(#""report":{"total":4,"#) && !line.contains("outcome\":\""), "\(line)")
-        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).finishedAt ?? 0 > 0)
+        #expect(try await counts().finishedAt ?? 0 > 0)
         // A repeated settlement, and notifications that end later, add no other entry.
         #expect(try await worker.settle(last) == 2)
         try await worker.settle { settlement in
@@ -328,7 +335,7 @@ struct JobCommandsTests {
             settlement.end(5, .delivered)
         }
         #expect(try await finished().count == 1)
-        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let counts = try await counts()
         #expect(counts.periods.reduce(0) { $0 + $1.ended } == counts.ended && counts.ended == 5)
         #expect(counts.periods.allSatisfy { $0.length == 60 } && !counts.counters.keys.contains { $0.hasPrefix("at:") })
         var filter = ResultFilter()
@@ -349,7 +356,7 @@ struct JobCommandsTests {
                 settlement.end(settlesLast ? 2 : 1, .delivered)
             }
             try await CampaignCounts.addTotal(settlesLast ? 2 : 1, of: name, queue.client, queue.keys)
-            #expect(try await CampaignCounts.read(name, queue.client, queue.keys).isOpen)
+            #expect(try await counts(name).isOpen)
         }
         #expect(try await finished().isEmpty)
         for _ in 0..<2 {
@@ -374,7 +381,7 @@ struct JobCommandsTests {
     }
 
     private func state() async throws -> JobCommands.Command.State? {
-        try await JobCommands.read(queue.client, queue.keys).commands[.campaign("spring")]?.state
+        try await commands().commands[.campaign("spring")]?.state
     }
 
     /// Settles jobs of the campaign, which must be claimed.
@@ -403,22 +410,21 @@ struct JobCommandsTests {
         let stopped = try await worker.settled(last).stopped
         #expect(stopped.map(\.campaign) == ["spring"])
         #expect(stopped.first?.reason == "invalid_token is 90.0% of 100, above 5%")
-        let commands = try await JobCommands.read(queue.client, queue.keys)
+        let commands = try await commands()
         let command = try #require(commands.commands[.campaign("spring")])
         #expect(command.state == .paused && command.by == "guard" && command.reason == stopped.first?.reason)
         #expect(Int(commands.version) ?? 0 > 0)
         // A repeated settlement changes nothing. Notifications in flight neither stop the campaign again nor count later.
         #expect(try await worker.settled(last).stopped.isEmpty)
         #expect(try await settle(worker, 101...150, .invalidToken).stopped.isEmpty)
-        var stored = try #require(try await CampaignCounts.read("spring", queue.client, queue.keys).guard)
+        var stored = try #require(try await counts().guard)
         #expect(stored.stoppedAt ?? 0 > 0 && stored.reason == stopped.first?.reason && stored.base == nil)
         // After it is resumed, the guard counts from its first settlement on.
-        try await JobCommands.change(
-            .resume, of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
+        try await change(.resume, of: spring)
         #expect(try await settle(worker, 151...155, .invalidToken).stopped.isEmpty)
         #expect(try await settle(worker, 156...249, .delivered).stopped.isEmpty)
         #expect(try await state() == nil)
-        stored = try #require(try await CampaignCounts.read("spring", queue.client, queue.keys).guard)
+        stored = try #require(try await counts().guard)
         #expect(
             stored.stoppedAt ?? 0 > 0
                 && stored.base == ["ended": 150, "invalid_token": 140, "dead": 0, "retried": 0, "suppressed": 0])
@@ -426,17 +432,15 @@ struct JobCommandsTests {
             try await settle(worker, 250...250, .invalidToken).stopped.map(\.reason)
                 == ["invalid_token is 6.0% of 100, above 5%"])
         // Exactly the limit is not above it.
-        try await JobCommands.change(
-            .resume, of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
+        try await change(.resume, of: spring)
         try await guardSpring("invalid_token>5%", minimum: 20)
         #expect(try await settle(worker, 251...269, .delivered).stopped.isEmpty)
         #expect(try await settle(worker, 270...270, .invalidToken).stopped.isEmpty)
         #expect(try await settle(worker, 271...271, .invalidToken).stopped.count == 1)
         // A cancellation that ends resumes the campaign, too.
-        let target = JobCommands.Target.campaign("spring")
-        try await JobCommands.change(.cancel(discard: false), of: [target], by: "ada", queue.client, queue.keys)
+        try await change(.cancel(discard: false), of: spring)
         #expect(try await settle(worker, 272...295, .invalidToken).stopped.isEmpty)
-        try await JobCommands.change(.uncancel, of: [target], by: "ada", queue.client, queue.keys)
+        try await change(.uncancel, of: spring)
         #expect(try await settle(worker, 296...300, .delivered).stopped.isEmpty)
     }
 
@@ -453,8 +457,7 @@ struct JobCommandsTests {
         #expect(try await worker.settled(batch(1...9)).stopped.isEmpty)
         #expect(
             try await worker.settled(batch(10...10)).stopped.map(\.reason) == ["retried is 100.0% of 10, above 20%"])
-        try await JobCommands.change(
-            .resume, of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
+        try await change(.resume, of: spring)
         let bury = worker.filled { settlement in
             settlement.use(campaign: ByteBuffer(string: "spring"))
             for claim in 11...20 { settlement.bury(claim, reason: "BadPayload") }
@@ -476,8 +479,7 @@ struct JobCommandsTests {
         #expect(try queue.everything() == before)
         // The commands still end after a week.
         #expect(try queue.redis.run("PTTL", queue.keys.jobCommands).number ?? 0 > 0)
-        try await JobCommands.change(
-            .cancel(discard: false), of: [.campaign("spring")], by: "ada", queue.client, queue.keys)
+        try await change(.cancel(discard: false), of: spring)
         #expect(try await worker.stop(stopped) == false)
         #expect(try await state() == .cancelled)
         try await queue.record(stopped)
@@ -490,13 +492,13 @@ struct JobCommandsTests {
     func guardDuringPause() async throws {
         let worker = try await queue.worker("w", claiming: (1...30).map { "job \($0)" })
         try await guardSpring("invalid_token>5%", minimum: 10)
-        _ = try await change(.pause, of: spring, in: queue)
+        try await change(.pause, of: spring)
         #expect(try await settle(worker, 1...20, .invalidToken).stopped.isEmpty)
-        #expect(try await JobCommands.read(queue.client, queue.keys).commands[spring]?.by == "eve")
-        _ = try await change(.resume, of: spring, in: queue)
+        #expect(try await commands().commands[spring]?.by == "eve")
+        try await change(.resume, of: spring)
         #expect(try await settle(worker, 21...21, .delivered).stopped.map(\.campaign) == ["spring"])
         // The same notifications do not stop it again.
-        _ = try await change(.resume, of: spring, in: queue)
+        try await change(.resume, of: spring)
         #expect(try await settle(worker, 22...22, .delivered).stopped.isEmpty)
     }
 
@@ -506,12 +508,12 @@ struct JobCommandsTests {
         try await guardSpring("invalid_token>20%", minimum: 10)
         #expect(try await settle(worker, 1...40, .suppressed).stopped.isEmpty)
         #expect(try await settle(worker, 41...45, .invalidToken).stopped.isEmpty)
-        let counts = try await CampaignCounts.read("spring", queue.client, queue.keys)
+        let counts = try await counts()
         let levels = try #require(counts.guard?.levels(counts.counters, ended: counts.ended))
         #expect(levels.map(\.of) == [5] && levels.map(\.percent) == [100])
         let stopped = try await settle(worker, 46...50, .delivered).stopped
         #expect(stopped.map(\.reason) == ["invalid_token is 50.0% of 10, above 20%"])
-        _ = try await change(.resume, of: spring, in: queue)
+        try await change(.resume, of: spring)
         try await guardSpring("suppressed>20%", minimum: 10)
         #expect(try await settle(worker, 51...60, .suppressed).stopped.map(\.campaign) == ["spring"])
     }
@@ -557,7 +559,7 @@ struct JobCommandsTests {
             (JobCommands.Change.cancel(discard: false), JobCommands.Command.State.cancelled), (.resume, nil),
         ] {
             try queue.redis.run("HSET", queue.keys.jobCommands, "campaign:spring", text)
-            _ = try await change(new, of: spring, in: queue)
+            try await change(new, of: spring)
             #expect(try await state() == expected)
         }
     }
@@ -575,7 +577,7 @@ struct JobCommandsTests {
         #expect(try queue.redis.run("PTTL", key).number ?? 0 > 0)
         #expect(try await CampaignCounts.names(9, queue.client, queue.keys) == ["spring"])
         try await CampaignCounts.close("spring", queue.client, queue.keys)
-        #expect(try await CampaignCounts.read("spring", queue.client, queue.keys).finishedAt == nil)
+        #expect(try await counts().finishedAt == nil)
     }
 
     @Test(

@@ -16,16 +16,17 @@ struct JobPushTests {
     }
 
     @Test(
-        "push all jobs of a call in their order, at the end from which they are claimed last",
-        .scene(sidekiq: isSidekiq ? ["default"] : []), arguments: [false, true])
+        "push all jobs of a call in their order, at the end from which they are claimed last", arguments: [false, true])
     func order(isSidekiq: Bool) async throws {
-        let keys = try await scene.fleet.queue(QueueKeys()).keys
-        let client = try await scene.fleet.client(for: keys.jobs)
-        // More than Lua passes to a command at once.
-        #expect(try await JobPush.push(Self.jobs(1...2500), client, keys) == .pushed)
-        #expect(try await JobPush.push(Self.jobs(2501...2502), client, keys) == .pushed)
-        let stored = try scene.redis.run("LRANGE", keys.jobs, "0", "-1").elements?.compactMap(\.text) ?? []
-        #expect((isSidekiq ? stored.reversed() : stored) == Self.jobs(1...2502).map { String(buffer: $0) })
+        try await OperatorScene.with(sidekiq: isSidekiq ? ["default"] : []) { scene in
+            let keys = try await scene.fleet.queue(QueueKeys()).keys
+            let client = try await scene.fleet.client(for: keys.jobs)
+            // More than Lua passes to a command at once.
+            #expect(try await JobPush.push(Self.jobs(1...2500), client, keys) == .pushed)
+            #expect(try await JobPush.push(Self.jobs(2501...2502), client, keys) == .pushed)
+            let stored = try scene.redis.run("LRANGE", keys.jobs, "0", "-1").elements?.compactMap(\.text) ?? []
+            #expect((isSidekiq ? stored.reversed() : stored) == Self.jobs(1...2502).map { String(buffer: $0) })
+        }
     }
 
     @Test("push a request's jobs once, and nothing for another request with its name", .scene)

@@ -34,20 +34,16 @@ struct OperatorScene {
                     queue: name, list: isSidekiq ? "queue:\(name)" : nil, head: isSidekiq ? .right : .left)
                 return (QueueSource(keys: keys, format: isSidekiq ? .sidekiq(classes: []) : .native), isSidekiq)
             }, waitUntilReady: { try await $0.waitUntilReady(timeout: .minutes(3)) })
-        let tokens = InvalidTokenClient.start(
-            topology: topology, keys: fleet.sharedKeys, maximumAge: 0, configuration: RedisClientConfiguration(),
-            logger: logger)
-        let scene = OperatorScene(redis: redis, fleet: fleet, tokens: tokens, connection: try redis.connect())
-        do {
-            try await tokens.waitUntilReady(timeout: .seconds(10))
-            try await body(scene)
-        } catch {
+        try await withInvalidTokens(topology, fleet.sharedKeys) { tokens in
+            do {
+                try await body(
+                    OperatorScene(redis: redis, fleet: fleet, tokens: tokens, connection: try redis.connect()))
+            } catch {
+                await fleet.close()
+                throw error
+            }
             await fleet.close()
-            await tokens.close()
-            throw error
         }
-        await fleet.close()
-        await tokens.close()
     }
 
     /// Reads a campaign in some queues. All of them must be readable.
@@ -114,14 +110,33 @@ struct OperatorScene {
     }
 }
 
+/// Connects a client to a set of invalid tokens, and closes it after `body`.
+func withInvalidTokens(
+    _ topology: RedisTopology, _ keys: SharedKeys, _ body: (InvalidTokenClient) async throws -> Void
+) async throws {
+    let client = InvalidTokenClient.start(
+        topology: topology, keys: keys, maximumAge: 0, configuration: RedisClientConfiguration(),
+        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+    do {
+        try await client.waitUntilReady(timeout: .minutes(3))
+        try await body(client)
+    } catch {
+        await client.close()
+        throw error
+    }
+    await client.close()
+}
+
 /// Provides each test with its own scene.
 struct SceneScope: SuiteTrait, TestTrait, TestScoping {
-    @TaskLocal private static var current: OperatorScene?
+    private struct Current: @unchecked Sendable { let scene: OperatorScene }
+
+    @TaskLocal private static var current: Current?
 
     /// The scene of the current test.
     static var scene: OperatorScene {
         guard let current else { preconditionFailure("the test lacks the trait `.scene`") }
-        return current
+        return current.scene
     }
 
     var sidekiq: Set<String> = []
@@ -132,7 +147,7 @@ struct SceneScope: SuiteTrait, TestTrait, TestScoping {
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         try await OperatorScene.with(sidekiq: sidekiq, configured: configured) { scene in
-            try await Self.$current.withValue(scene) { try await function() }
+            try await Self.$current.withValue(Current(scene: scene)) { try await function() }
         }
     }
 }

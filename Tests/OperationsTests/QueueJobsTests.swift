@@ -27,18 +27,8 @@ struct QueueJobsTests {
 
     private var jobs: QueueJobs { QueueJobs(queue.client, queue.keys) }
 
-    /// Returns all jobs in the order of listing.
-    private static func all(_ jobs: QueueJobs, _ filter: JobFilter = JobFilter()) async throws -> [StoredJob] {
-        var all: [StoredJob] = []
-        try await jobs.sweep(filter) { _, page, _ in
-            all += page
-            return true
-        }
-        return all
-    }
-
     private static func ids(_ jobs: QueueJobs, _ filter: JobFilter = JobFilter()) async throws -> [String] {
-        try await all(jobs, filter).map { $0.id.map { String(buffer: $0) } ?? "?" }
+        try await jobs.all(filter).map { $0.id.map { String(buffer: $0) } ?? "?" }
     }
 
     private static func changed(_ changes: JobChanges) async throws -> Int {
@@ -60,7 +50,7 @@ struct QueueJobsTests {
             retry: Self.wrapped(Self.job(8), error + #""wait":{"reason":"CampaignLimited","at":6},"#),
             at: 4_000_000_000_003)
         _ = try await queue.worker("w").claim(1)
-        let states = try await Self.all(jobs).reduce(into: [String: StoredJob.State]()) { states, job in
+        let states = try await jobs.all().reduce(into: [String: StoredJob.State]()) { states, job in
             if let id = job.id { states[String(buffer: id)] = job.state }
         }
         #expect(
@@ -74,7 +64,7 @@ struct QueueJobsTests {
         #expect(try await Self.ids(jobs, filter) == ["job-4", "job-8"])
         filter.reasons = ["CampaignLimited"]
         #expect(try await Self.ids(jobs, filter) == ["job-8"])
-        let both = try #require(try await Self.all(jobs, filter).first)
+        let both = try #require(try await jobs.all(filter).first)
         #expect(both.failure == Envelope.Cause(reason: "ServiceUnavailable", status: 503, at: 1_795_279_247_000))
         #expect(both.deferral == Envelope.Cause(reason: "CampaignLimited", at: 6))
         filter.reasons = ["Service*", "AppPaused"]
@@ -199,7 +189,7 @@ struct QueueJobsTests {
         #expect(try await found { $0.since = Moment.now - 50_000 } == ["b\""])
         #expect(try await found { $0.states = [.claimed] } == [])
         #expect(try await found { $0.campaigns = ["') redis.call('FLUSHALL') --"] } == [])
-        let keys = try await Self.all(jobs).reduce(into: [String: String]()) { keys, job in
+        let keys = try await jobs.all().reduce(into: [String: String]()) { keys, job in
             if let id = job.id { keys[String(buffer: id)] = job.key }
         }
         // The same digest as that of `redis.sha1hex`.
@@ -207,13 +197,6 @@ struct QueueJobsTests {
         let digest = try #require(queue.redis.run("EVAL", "return redis.sha1hex(ARGV[1])", "0", body).text)
         #expect(keys["a"] == String(digest.prefix(10)))
         #expect(try await found { $0.keys = [keys["sidekiq"] ?? ""] } == ["sidekiq"])
-    }
-
-    @Test("the key is the SHA-1 of the bytes for each length", arguments: [0, 1, 55, 56, 63, 64, 65, 119, 120, 1000])
-    func key(length: Int) async throws {
-        let text = String(repeating: "x", count: length)
-        let digest = try #require(queue.redis.run("EVAL", "return redis.sha1hex(ARGV[1])", "0", text).text)
-        #expect(JobKey.of(ByteBuffer(string: text)) == String(digest.prefix(10)))
     }
 
     @Test(
@@ -481,7 +464,7 @@ struct QueueJobsTests {
         let counts = try await PostponedCounts.read(queue.client, queue.keys)
         #expect(counts?.deferred == 3 && counts?.scheduled == 901)
         // The listing has the same numbers.
-        let states = try await Dictionary(grouping: Self.all(jobs), by: \.state).mapValues(\.count)
+        let states = try await Dictionary(grouping: jobs.all(), by: \.state).mapValues(\.count)
         #expect(states == [.retrying: 3, .deferred: 3, .scheduled: 901])
         let overview = try await QueueOverview.read(queue.client, queue.keys)
         #expect(overview.retrying == 3 && overview.due == 907 && overview.postponed == counts)
@@ -491,8 +474,20 @@ struct QueueJobsTests {
     }
 }
 
+extension QueueJobs {
+    /// Returns all jobs that match, in the order of reading.
+    func all(_ filter: JobFilter = JobFilter(), inOrder: Bool = false) async throws -> [StoredJob] {
+        var all: [StoredJob] = []
+        try await sweep(filter, inOrder: inOrder) { _, page, _ in
+            all += page
+            return true
+        }
+        return all
+    }
+}
+
 extension JobFilter {
-    fileprivate init(_ change: (inout JobFilter) -> Void) {
+    init(_ change: (inout JobFilter) -> Void) {
         self.init()
         change(&self)
     }

@@ -77,22 +77,13 @@ struct SortedJobsTests {
 
     private static func ids(_ found: [StoredJob]) -> [String] { found.map { $0.id?.text ?? "?" } }
 
-    private func swept(_ filter: JobFilter = JobFilter(), inOrder: Bool = false) async throws -> [StoredJob] {
-        var all: [StoredJob] = []
-        try await jobs.sweep(filter, inOrder: inOrder) { _, page, _ in
-            all += page
-            return true
-        }
-        return all
-    }
-
     // MARK: Listing
 
     @Test("A job has one key and one body in every place, and its own wrapper is read.", arguments: Place.allCases)
     func places(place: Place) async throws {
         let bodies = [Self.job("a"), Self.released("b"), "not JSON", Self.job("d", #""campaign":"spring","#)]
         try put(bodies, in: place)
-        let found = try await swept().sorted { $0.body.text < $1.body.text }
+        let found = try await jobs.all().sorted { $0.body.text < $1.body.text }
         #expect(found.map(\.body.text) == bodies.sorted() && found.allSatisfy { $0.isWhole })
         let own = try #require(found.first { $0.id?.text == "b" })
         #expect(own.envelope.attempt == 2 && own.original.text == Self.job("b"))
@@ -104,17 +95,11 @@ struct SortedJobsTests {
         #expect(found.allSatisfy { ($0.state == .retrying) == (place == .failed) })
         let cells = JobRow(queue: "q", job: own, now: 5).cells(now: 5, hasQueue: false)
         #expect(place.isPostponed || cells[0] == "waiting" && cells[3] == "-", "\(cells)")
-        #expect(try await swept { $0.states = [.waiting] }.isEmpty == place.isPostponed)
-        #expect(try await swept { $0.ids = ["a"] }.count == 1)
-        #expect(try await swept { $0.tokens = [OperatorScene.token] }.count == 3)
+        #expect(try await jobs.all(JobFilter { $0.states = [.waiting] }).isEmpty == place.isPostponed)
+        #expect(try await jobs.all(JobFilter { $0.ids = ["a"] }).count == 1)
+        #expect(try await jobs.all(JobFilter { $0.tokens = [OperatorScene.token] }).count == 3)
         // The bytes of the place's wrapper do not belong to the job.
-        #expect(try await swept { $0.texts = ["sorted:"] }.isEmpty)
-    }
-
-    private func swept(_ fill: (inout JobFilter) -> Void) async throws -> [StoredJob] {
-        var filter = JobFilter()
-        fill(&filter)
-        return try await swept(filter)
+        #expect(try await jobs.all(JobFilter { $0.texts = ["sorted:"] }).isEmpty)
     }
 
     @Test("Sorted jobs are listed as they are sent, before those of the list.")
@@ -126,7 +111,7 @@ struct SortedJobsTests {
         try sort(Self.job("equal-1"), 2, at: 70)
         try sort(Self.job("urgent"), 4, at: -1)
         let expected = ["inbox", "urgent", "equal-1", "equal-2", "late", "list"]
-        #expect(try await Self.ids(swept(inOrder: true)) == expected)
+        #expect(try await Self.ids(jobs.all(inOrder: true)) == expected)
         for latestFirst in [false, true] {
             #expect(try await Self.ids(jobs.list(JobFilter(), limit: 50, latestFirst: latestFirst).jobs) == expected)
         }
@@ -185,7 +170,7 @@ struct SortedJobsTests {
         let member = SortedMember(ByteBuffer(string: text))
         #expect(member.job.text == text && member.lead.readableBytes == 0)
         try queue.redis.run("ZADD", queue.keys.sorted, "1", text)
-        #expect(try await swept().map(\.body.text) == [text])
+        #expect(try await jobs.all().map(\.body.text) == [text])
         // The script treats it alike.
         let other = try other()
         #expect(try await changed(.move, to: other, JobFilter()) == 1)
@@ -212,8 +197,7 @@ struct SortedJobsTests {
     func changes(place: Place, change: Change) async throws {
         let other = try other(.right)
         try put([Self.job("a"), Self.released("b"), Self.job("c"), Self.job("d"), Self.job("d")], in: place)
-        var filter = JobFilter()
-        filter.ids = ["b", "d"]
+        let filter = JobFilter { $0.ids = ["b", "d"] }
         let isPostponed = place.isPostponed
         // A sorted set of plain jobs has no equal members.
         let expected = isPostponed ? 2 : change == .run ? 0 : 3
@@ -244,8 +228,7 @@ struct SortedJobsTests {
         arguments: [Place.list, .sorted])
     func many(place: Place) async throws {
         try put((0..<1500).map { Self.job("\($0)", $0 % 3 == 0 ? #""app":"b","# : "") }, in: place)
-        var filter = JobFilter()
-        filter.apps = ["b"]
+        let filter = JobFilter { $0.apps = ["b"] }
         let other = try other()
         #expect(try await changed(.move, to: other, filter, limit: 200) == 200)
         #expect(try await changed(.cancel, to: other, filter) == 300)

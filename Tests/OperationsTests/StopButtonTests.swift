@@ -111,27 +111,25 @@ struct StopButtonTests {
         #expect(try await pause("third").since != Int64(past))
     }
 
-    @Test("Pausing and resuming all queues does not stop at one that can't be read, and names that one")
-    func pauseOfAll() async throws {
-        for bad in ["a", "c"] {
-            try await OperatorScene.with { scene in
-                // A key of another type. Only the count of the notifications that are still sent reads it.
-                try scene.run("SET", "push:{\(bad)}:retry", "x")
-                var desk = try scene.desk("a", "b", "c")
-                desk.isForced = true
-                let paused = try await desk.perform(PauseChange([:], isOfApp: false))
-                #expect(paused.count == 3 && paused.error == nil)
-                let notes = paused.notes.filter { $0.contains("queue \(bad) is paused, but could not be read") }
-                #expect(notes.count == 1 && paused.notes.count == 1, "\(paused.notes)")
-                for queue in ["a", "b", "c"] {
-                    #expect(try scene.run("EXISTS", "push:{\(queue)}:paused").number == 1)
-                }
-                let resumed = try await desk.perform(ResumeChange([:], isOfApp: false))
-                #expect(resumed.count == 3 && resumed.error == nil)
-                for queue in ["a", "b", "c"] {
-                    #expect(try scene.run("EXISTS", "push:{\(queue)}:paused").number == 0)
-                }
-            }
+    @Test(
+        "Pausing and resuming all queues does not stop at one that can't be read, and names that one", .scene,
+        arguments: ["a", "c"])
+    func pauseOfAll(bad: String) async throws {
+        // A key of another type. Only the count of the notifications that are still sent reads it.
+        try scene.run("SET", "push:{\(bad)}:retry", "x")
+        var desk = try scene.desk("a", "b", "c")
+        desk.isForced = true
+        let paused = try await desk.perform(PauseChange([:], isOfApp: false))
+        #expect(paused.count == 3 && paused.error == nil)
+        let notes = paused.notes.filter { $0.contains("queue \(bad) is paused, but could not be read") }
+        #expect(notes.count == 1 && paused.notes.count == 1, "\(paused.notes)")
+        for queue in ["a", "b", "c"] {
+            #expect(try scene.run("EXISTS", "push:{\(queue)}:paused").number == 1)
+        }
+        let resumed = try await desk.perform(ResumeChange([:], isOfApp: false))
+        #expect(resumed.count == 3 && resumed.error == nil)
+        for queue in ["a", "b", "c"] {
+            #expect(try scene.run("EXISTS", "push:{\(queue)}:paused").number == 0)
         }
     }
 
@@ -210,10 +208,10 @@ struct StopButtonTests {
         }
         var control = ChangeControl()
         let start = ContinuousClock.now
-        let told = Times()
+        let asked = Times()
         control.isStopped = {
             let isStopped = ContinuousClock.now - start > .milliseconds(300)
-            if isStopped { told.count.add(1, ordering: .relaxed) }
+            if isStopped { asked.count.add(1, ordering: .relaxed) }
             return isStopped
         }
         try scene.run("CONFIG", "RESETSTAT")
@@ -221,7 +219,7 @@ struct StopButtonTests {
         let desk = try scene.desk("a")
         let result = try await desk.apply(change, desk.plan(change), control)
         #expect(result.error?.contains("1 lane of queue a") == true)
-        #expect((1...10).contains(told.count.load(ordering: .relaxed)))
+        #expect((1...10).contains(asked.count.load(ordering: .relaxed)))
         let calls = try scene.run("INFO", "commandstats").text ?? ""
         #expect(!calls.contains("cmdstat_zrangebyscore") && !calls.contains("cmdstat_lrange"), "\(calls)")
         // Each reading reads only the lanes, and no member of another set.
