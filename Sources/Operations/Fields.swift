@@ -12,7 +12,6 @@ package struct Fields: Sendable {
     /// The names of fields that a JSON object has as `true` or `false`.
     private var booleans: Set<String> = []
 
-    /// Creates fields from names, such as `due_before`, and values.
     /// - Parameter refusesEmpty: true if an empty value is a mistake, such as a variable without a value in a script. The
     ///   forms of pages have an empty value for each field that the operator did not fill in.
     package init(
@@ -119,7 +118,7 @@ package struct Fields: Sendable {
     }
 }
 
-/// A field that a change or a filter knows.
+/// A field that a change or a filter accepts.
 package struct Field: Sendable {
     /// The form of its value. `texts` can occur several times.
     package enum Kind: String, Sendable { case text, texts, flag, number }
@@ -138,7 +137,7 @@ package struct Field: Sendable {
         (self.name, self.kind, self.isRequired, self.meaning, self.words) = (name, kind, isRequired, meaning, words)
     }
 
-    /// The fields of a period.
+    /// Returns the fields `since` and `until`.
     /// - Parameter things: the things that are in it, such as `Jobs`.
     package static func range(_ things: String, _ by: String = "") -> [Field] {
         [
@@ -260,7 +259,7 @@ extension Fields {
         return (since, until)
     }
 
-    /// Returns the operator's reason, printable.
+    /// Returns the operator's reason, made printable.
     package func reason() throws(FieldMistake) -> String? {
         guard let reason = try texts("reason").first?.trimmed else { return nil }
         let isGood = !reason.printable.allSatisfy(\.isWhitespace) && reason.count <= 200 && reason.utf8.count <= 800
@@ -268,7 +267,7 @@ extension Fields {
         return reason.printable
     }
 
-    /// Returns a reason, topic or environment of invalid tokens.
+    /// Returns the reason, topic or environment of invalid tokens, which is short ASCII text.
     package func label(_ name: String) throws(FieldMistake) -> String? {
         guard let label = try texts(name).first?.trimmed else { return nil }
         let isGood = (1...255).contains(label.utf8.count) && label.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }

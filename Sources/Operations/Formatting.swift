@@ -4,7 +4,6 @@ import PrintableText
 import PushJob
 import PushQueue
 
-/// Texts of times.
 package enum Moment {
     /// The current time in milliseconds since 1970.
     package static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
@@ -43,7 +42,6 @@ extension String {
     package var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
 }
 
-/// Texts of numbers, sizes and durations.
 package enum Words {
     /// Returns a number such as `1,204`.
     package static func number(_ value: Int) -> String { value.grouped }

@@ -37,7 +37,6 @@ package struct AuditEntry: Sendable, Equatable {
         case testSend = "test_send"
     }
 
-    /// The end of an action.
     package enum Ending: String, CaseIterable, Sendable {
         case done
         /// Nothing was changed, because the state or the fields did not allow it.
@@ -46,7 +45,6 @@ package struct AuditEntry: Sendable, Equatable {
         case failed
     }
 
-    /// The interface that the operator used.
     package enum Interface: String, CaseIterable, Sendable {
         case cli, web
         /// A worker that applied the guard of a campaign.
@@ -67,7 +65,7 @@ package struct AuditEntry: Sendable, Equatable {
     package let subject: String
     /// The number of jobs, dead letters or tokens that were changed, if the action counts any.
     package let count: Int?
-    /// The operator's reason, or another explanation.
+    /// Usually the operator's reason.
     package let detail: String?
     /// `nil` for an ending that this version does not know.
     package let ending: Ending?
@@ -190,7 +188,6 @@ package struct AuditEntry: Sendable, Equatable {
 
 /// The audit log: the last actions of operators on all queues, in one capped stream.
 package enum AuditLog {
-    /// The maximum number of entries of one page.
     package static let maximumPage = 1000
 
     /// Records an action. Works on a Redis whose memory is full.

@@ -16,7 +16,6 @@ package struct CampaignCounts: Sendable, Equatable {
     package var updatedAt: Int64?
     /// The time when the last of its notifications ended, in milliseconds since 1970; `nil` before that, or if its total is not complete.
     package var finishedAt: Int64?
-    /// The guard that pauses it, if it has one.
     package var `guard`: CampaignGuard?
     /// True while a producer may add to the total.
     package var isOpen = false
@@ -130,7 +129,6 @@ package struct CampaignCounts: Sendable, Equatable {
         try await count("remove", notifications, name, client, keys)
     }
 
-    /// Returns the numbers of notifications of jobs by campaign.
     package static func totals(of jobs: [ByteBuffer]) -> [ByteBuffer: Int] {
         var totals: [ByteBuffer: Int] = [:]
         for body in jobs {
@@ -168,7 +166,6 @@ package struct CampaignCounts: Sendable, Equatable {
     }
 }
 
-/// The rate of a campaign over time.
 package enum CampaignPace {
     /// The lengths of periods in seconds. Each is a multiple of the one before.
     package static let lengths: [Int64] = [60, 600, 7200, 86_400]
@@ -179,7 +176,7 @@ package enum CampaignPace {
     package struct Point: Sendable, Equatable {
         /// The beginning, in milliseconds since 1970.
         package var at: Int64
-        /// The length of the period.
+        /// The length of the period, in seconds.
         package var seconds: Int64
         package var ended: Int
         package var endedPerSecond: Double

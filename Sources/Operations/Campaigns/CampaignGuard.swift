@@ -7,7 +7,6 @@ import Redis
 /// The guard of a campaign: limits for shares of its notifications. Workers pause the campaign in a queue if the queue's counters exceed a
 /// limit. They compare these whenever they settle jobs.
 package struct CampaignGuard: Sendable, Equatable {
-    /// A counter and its limit.
     package struct Rule: Sendable, Equatable {
         /// An outcome or `retried`; `dead` and `retried` can have a reason, as in `dead:BadPayload`.
         package var counter: String

@@ -12,7 +12,6 @@ package protocol CampaignJobs: Sendable {
     var count: Int { get }
     /// The number of the first jobs that are the canary. The other jobs wait for its outcomes. `nil` without a canary.
     var canary: Int? { get }
-    /// Returns the number of notifications of the first jobs.
     func notifications(ofFirst jobs: Int) -> Int
     /// The numbers of repeated tokens, and of lines that are not tokens. There are no jobs for them.
     var repeated: Int { get }
@@ -42,7 +41,6 @@ package struct CampaignCursor: Sendable {
         package var state: State
         /// The number of jobs that were pushed.
         package var next: Int
-        /// The number of jobs that wait in the queue.
         package var waiting: Int
         /// The number of the campaign's notifications that have not ended. In the state `canary`, only the canary's count.
         package var unended: Int
@@ -96,7 +94,6 @@ package struct CampaignCursor: Sendable {
 
     private var canary: Int { jobs.canary ?? 0 }
 
-    /// The number of notifications of the largest job.
     private var largest: Int {
         let rest = jobs.notifications(ofFirst: canary + 1) - jobs.notifications(ofFirst: canary)
         return max(jobs.notifications(ofFirst: 1), rest)

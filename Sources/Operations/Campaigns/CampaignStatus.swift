@@ -29,7 +29,7 @@ package struct CampaignStatus: Sendable {
         case slowed
         /// Paused by an operator.
         case paused
-        /// Paused by its guard.
+        /// Paused by its guard, and not by an operator.
         case stopped
         case finished, cancelled
 
@@ -236,7 +236,7 @@ extension CampaignStatus: Shown {
 }
 
 extension CampaignStatus {
-    /// Reads a campaign in all queues that know it.
+    /// Reads a campaign in all queues that have its counters or a command about it.
     /// - Parameter unread: gets the queues that can't be read.
     /// - Throws: `RedisError`, if no queue can be read.
     package static func read(

@@ -19,7 +19,6 @@ package struct SendCampaign: Change {
 
     /// The maximum size of the jobs of one call, in bytes: Redis executes nothing else while it stores them.
     private static let callSize = 1 << 20
-    /// The maximum number of jobs of one call.
     private static let callJobs = 1000
     /// The pause before the queue is looked at again.
     private static let pause = Duration.milliseconds(100)
@@ -193,7 +192,6 @@ package struct SendCampaign: Change {
 
     /// The position of a run, and its result so far.
     private struct Run {
-        /// The number of jobs that are enqueued.
         var next: Int
         var part: ChangePart
         /// The outcomes of the canary when its wait was over.
@@ -275,7 +273,7 @@ package struct SendCampaign: Change {
         control.phase("")
     }
 
-    /// Reports that the canary is enqueued, once.
+    /// Reports once that the canary is enqueued.
     private func announceCanary(_ leftMs: Int, _ run: inout Run, _ control: ChangeControl) {
         guard !run.isCanaryEnqueued else { return }
         run.isCanaryEnqueued = true
@@ -324,7 +322,7 @@ package struct SendCampaign: Change {
 package struct CampaignSendReport: Encodable, Sendable {
     package var queue: String
     package var campaign: String
-    /// The number of jobs of the whole list.
+    /// Of the whole list.
     package var jobs: Int
     /// The number of tokens of the whole list, without repetitions.
     package var notifications: Int
@@ -333,7 +331,7 @@ package struct CampaignSendReport: Encodable, Sendable {
     package var refused: Int
     /// The number of jobs that this command enqueued, or would have.
     package var enqueued: Int
-    /// The number of jobs that are enqueued by now.
+    /// The number of jobs that are enqueued by now, by this command and earlier ones.
     package var next: Int
     /// The number of tokens of the canary.
     package var canary: Int?

@@ -18,7 +18,7 @@ package protocol Change: Sendable {
     /// - Throws: ``ChangeRefusal`` if it can't be done; `RedisError`.
     func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan
 
-    /// Carries out a plan, and nothing beyond it.
+    /// Carries out a plan, and changes nothing that it did not count.
     /// - Throws: ``ChangeRefusal`` or, if nothing was changed, `RedisError`.
     func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult
 }
@@ -35,7 +35,6 @@ package struct Desk: Sendable {
     /// The operator, and the interface.
     package let person: String
     package let via: AuditEntry.Interface
-    /// The queues that the operator has chosen.
     package var queues: [QueueKeys]
     /// The reason why ``queues`` may lack some, if the operator has chosen all queues.
     package var missingQueues: String?
@@ -61,7 +60,7 @@ package struct Desk: Sendable {
         (self.queues, self.unrecorded) = (queues, unrecorded)
     }
 
-    /// Plans a change, and records a refusal.
+    /// Plans a change, and records a refusal in the audit log.
     package func plan(
         _ change: some Change, _ progress: @Sendable (Int) -> Void = { _ in }
     ) async throws -> ChangePlan {
@@ -73,7 +72,7 @@ package struct Desk: Sendable {
         }
     }
 
-    /// Carries out a plan, and records how it ended.
+    /// Carries out a plan, and records its end in the audit log.
     package func apply(
         _ change: some Change, _ plan: ChangePlan, _ control: ChangeControl = ChangeControl()
     ) async throws -> ChangeResult {
@@ -221,7 +220,6 @@ package struct Desk: Sendable {
     }
 }
 
-/// The reason why a change is not made.
 package struct ChangeRefusal: Error, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
         /// The fields contradict the state in Redis.
@@ -253,13 +251,11 @@ package struct ChangeControl: Sendable {
     package var phase: @Sendable (String) -> Void = { _ in }
     /// Gets a message for the operator, such as the reason of a wait.
     package var note: @Sendable (String) -> Void = { _ in }
-    /// True once the operator wants it to end.
     package var isStopped: @Sendable () -> Bool = { false }
 
     package init() {}
 }
 
-/// The effect that a change would have.
 package struct ChangePlan: Sendable {
     /// The thing that is changed, in words for the audit log, such as `queue default, reason=UnknownApp`.
     package var subject: String
@@ -272,7 +268,7 @@ package struct ChangePlan: Sendable {
     package var verb = "changed"
     /// The state of the rest if the change is stopped, in words.
     package var rest = "the others are unchanged"
-    /// The numbers, by queue.
+    /// One part for each queue, or for each other thing that is changed.
     package var parts: [ChangePart]
     /// Facts that the operator should know before answering the question.
     package var notes: [String] = []
@@ -287,10 +283,8 @@ package struct ChangePlan: Sendable {
 
     package var count: Int { parts.reduce(0) { $0 + $1.count } }
 
-    /// True if nothing was found that could be changed.
     package var isEmpty: Bool { isCounted && count == 0 && !actsOnNothing }
 
-    /// The groups of all parts.
     package var groups: [String: Int] { parts.reduce(into: [:]) { $0.merge($1.groups) { $0 + $1 } } }
 }
 
@@ -308,9 +302,8 @@ package struct ChangePart: Sendable {
     package var notifications = 0
     /// Jobs that match and can't be changed, because workers have claimed them.
     package var claimed = 0
-    /// The number of things that were examined.
+    /// The number of things that were examined, changed or not.
     package var looked = 0
-    /// The result in words.
     package var sentence = ""
     /// The consequences of the result, in sentences.
     package var explanation: String?
@@ -331,7 +324,6 @@ package struct ChangePart: Sendable {
     }
 }
 
-/// The effect of a change.
 package struct ChangeResult: Sendable {
     package var parts: [ChangePart]
     /// True if there was nothing to do, as for a queue that is paused already.

@@ -4,7 +4,6 @@ import PushJob
 import PushQueue
 import Redis
 
-/// Adds tokens to the set of invalid tokens.
 package struct AddInvalidTokens: Change {
     package let action = AuditEntry.Action.addInvalidTokens
     private let tokens: [InvalidToken]
@@ -89,7 +88,7 @@ package struct RemoveInvalidTokens: Change {
             : tokens.isEmpty ? fields.words(InvalidTokenFilter.fieldNames) : "\(tokens.count) tokens"
     }
 
-    /// The number of tokens of one call.
+    /// The maximum number of tokens of one call.
     private static let batch = 500
 
     /// Returns the marks to remove. Without a filter, it is one mark of each token, because the whole token is removed.

@@ -7,9 +7,9 @@ package struct JobsChange: Change {
     package enum Kind: String, CaseIterable, Sendable {
         /// They become dead letters with the reason `Cancelled`.
         case cancel
-        /// They are deleted.
+        /// They are deleted, and do not become dead letters.
         case discard
-        /// They are due now.
+        /// They become due.
         case run
         case move
 

@@ -90,7 +90,6 @@ package struct PauseChange: Change {
     }
 }
 
-/// Ends the pauses of queues or of an app.
 package struct ResumeChange: Change {
     package let action = AuditEntry.Action.resume
     package let app: String?
@@ -191,7 +190,7 @@ package struct ClaimedNotifications {
     /// The time that they take at the workers' current rate, in milliseconds; `nil` if nothing is sent.
     package var milliseconds: Int64?
 
-    /// The maximum number of bytes that are read.
+    /// The count ends at this size of the jobs, in bytes.
     private static let maximumBytes = 64 << 20
 
     /// Counts the devices of a queue's claimed jobs. The count is an estimate, because workers settle jobs in the meantime, and claim some

@@ -66,7 +66,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
 
     package var isEmpty: Bool { self == DeadLetterFilter() }
 
-    /// True if it can match dead letters.
+    /// True if it can match dead letters other than cancelled jobs.
     var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != DeadLetter.cancelledReason } }
 
     /// True if it can match cancelled jobs: it names their reason, or it names no reason but a key, an ID or a token. Other filters leave
@@ -98,6 +98,6 @@ package struct DeadLetterFilter: Sendable, Equatable {
 }
 
 extension DeadLetter {
-    /// The reason of cancelled jobs.
+    /// The reason that cancelled jobs have as dead letters.
     package static let cancelledReason = "Cancelled"
 }

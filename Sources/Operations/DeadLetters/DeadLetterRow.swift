@@ -110,7 +110,6 @@ extension DeadLetterRow: Shown {
 extension ByteBuffer {
     /// The bytes as text; `nil` if they are not UTF-8.
     var utf8Text: String? { String(validating: readableBytesView, as: UTF8.self) }
-    /// The bytes in base64 if they are not UTF-8.
     var base64IfNotUTF8: String? { utf8Text == nil ? Data(readableBytesView).base64EncodedString() : nil }
 }
 

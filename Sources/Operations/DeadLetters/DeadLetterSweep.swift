@@ -18,7 +18,7 @@ package struct DeadLetterSweep {
     private var limit: Int?
     package var newestFirst = false
     package var pace = RequeuePace(perSecond: nil)
-    /// Returns true once the sweep must end early.
+    /// Returns true to end the sweep early.
     package var isInterrupted: @Sendable () -> Bool = { false }
     package private(set) var tally = Tally()
 

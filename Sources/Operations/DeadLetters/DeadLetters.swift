@@ -7,7 +7,6 @@ import Redis
 /// Each page is one call of the script `page.lua`, which reads, chooses and acts atomically. So an action can be
 /// interrupted between two pages, repeated, and run by several clients at once: no job is lost or doubled.
 package struct DeadLetters: Sendable {
-    /// The action on the chosen dead letters.
     package enum Action: Sendable, Equatable {
         /// Put the jobs back into the queue, and remove the dead letters.
         /// - Parameters:
@@ -26,7 +25,6 @@ package struct DeadLetters: Sendable {
         case show
     }
 
-    /// A dead letter that was returned.
     package struct Listed: Sendable, Equatable {
         /// The key that operators use: ten hex digits.
         package var key: String
@@ -40,11 +38,11 @@ package struct DeadLetters: Sendable {
     package struct Page: Sendable, Equatable {
         /// The cursor of the next page; `nil` after the last.
         package var cursor: String?
-        /// The number of dead letters that were examined.
+        /// The number of dead letters that were examined, chosen or not.
         package var looked: Int
         /// The number of dead letters that were chosen and, depending on the action, moved or deleted.
         package var chosen: Int
-        /// The chosen dead letters by reason.
+        /// The numbers of chosen dead letters by reason.
         package var reasons: [String: Int]
         /// The dead letters, if the action returns them.
         package var letters: [Listed]
@@ -158,7 +156,6 @@ package struct RequeuePace: Sendable {
 
     private let interval: TimeAmount
     private let portion: Int
-    /// The time of the next portion.
     private var next = NIODeadline.distantPast
 
     /// - Parameter perSecond: dead letters per second, at least 1; `nil` for no limit.

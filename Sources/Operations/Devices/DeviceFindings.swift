@@ -3,14 +3,13 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// The findings about a device token.
+/// The marks, jobs, results and dead letters of a device, for an operator.
 package struct DeviceFindings: Sendable {
     package let token: String
     /// Milliseconds since 1970.
     package let now: Int64
     package var record = DeviceRecord()
     package var results: [(queue: String, result: StoredResult)] = []
-    /// The number of results that were examined.
     package var searched = 0
     package var jobs: [JobRow] = []
     package var dead: [DeadLetterRow] = []
@@ -118,7 +117,7 @@ package struct TokenMatches: Sendable {
     package let beginning: String
     /// The tokens in lower-case hex, at most ``limit``. Tokens with the newest results come first.
     package private(set) var tokens: [String] = []
-    /// The numbers of things that were examined.
+    /// The numbers of examined results, jobs and dead letters.
     package private(set) var results = 0, jobs = 0, letters = 0
     /// True if a search ended early because its time was over, or because there are more tokens.
     package private(set) var isPartial = false

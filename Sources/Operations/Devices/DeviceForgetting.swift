@@ -4,7 +4,6 @@ import Redis
 
 /// The removal of the values that a search found about some devices.
 struct DeviceForgetting {
-    /// The effect of forgetting some values.
     struct Forgotten: Sendable {
         /// The number of records that were removed.
         var count = 0
@@ -15,7 +14,7 @@ struct DeviceForgetting {
     }
 
     let search: DeviceSearch
-    /// The operator.
+    /// The operator's name.
     let by: String
 
     private var jobs: QueueJobs { search.jobs }
@@ -109,7 +108,6 @@ extension DeviceForgetting {
 }
 
 extension QueueScript {
-    /// Removes or replaces values of a key.
     /// - Returns: for each value, true if it was still in place.
     static func replaceValues(
         _ kind: String, _ key: String, bytes: String? = nil, end: QueueKeys.Head = .left, most: Int = 1,

@@ -12,7 +12,6 @@ package struct DeviceRecord: Sendable {
     /// The time of the device's last known registration, in milliseconds since 1970.
     package var registeredAt: Int64?
 
-    /// Reads the record of a token.
     /// - Parameter token: lower-case hex.
     /// - Throws: `RedisError`, or `QueueFailure`.
     package static func read(_ token: String, _ fleet: Fleet) async throws -> DeviceRecord {

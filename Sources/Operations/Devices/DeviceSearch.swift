@@ -6,7 +6,6 @@ import Redis
 /// A kind of record about a device. The raw value is its spelling for programs.
 package enum DeviceRecordKind: String, CaseIterable, Sendable {
     case job
-    /// A job that a worker has claimed.
     case claimedJob = "claimed_job"
     case deadLetter = "dead_letter"
     case cancelledJob = "cancelled_job"
@@ -28,7 +27,6 @@ package enum DeviceRecordKind: String, CaseIterable, Sendable {
 
 /// Finds the values in Redis that name some devices. Values are read page by page and searched here, not in Redis.
 struct DeviceSearch {
-    /// A value that was found.
     struct Found {
         let kind: DeviceRecordKind
         let key: String
@@ -99,7 +97,7 @@ struct DeviceSearch {
         try await values(.cancelledJob, keys.cancelled, "set", page)
     }
 
-    /// Reads a list or a sorted set.
+    /// Finds the values of a list or a sorted set.
     private mutating func values(
         _ kind: DeviceRecordKind, _ key: String, _ type: String, end: QueueKeys.Head = .left, _ page: Page
     ) async throws {
@@ -141,7 +139,6 @@ struct DeviceSearch {
     /// The number of entries of a page. The largest entries have some 130 KB.
     private static let entries = 50
 
-    /// Finds results and parked results.
     /// - Parameter names: the keys that ``variableKeys()`` has returned.
     func results(_ names: [String], _ page: Page) async throws {
         try await entries(.result, keys.results, page)

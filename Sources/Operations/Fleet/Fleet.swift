@@ -17,7 +17,6 @@ package struct Fleet: Sendable {
     package let searches: Bool
     /// Returns the source of a queue's jobs according to the settings. `isGiven` is false if these have only defaults.
     package let configured: @Sendable (_ queue: String) throws -> (source: QueueSource, isGiven: Bool)
-    /// Waits until a client is connected.
     package let waitUntilReady: @Sendable (RedisClient) async throws -> Void
     /// Until this time, clients without a connection are awaited only briefly, because the wait for one has failed.
     private let impatientUntil = NIOLockedValueBox(ContinuousClock.now)
@@ -38,7 +37,6 @@ package struct Fleet: Sendable {
         self.waitUntilReady = waitUntilReady
     }
 
-    /// The maximum number of queues that are shown.
     package static let maximumQueues = 500
 
     /// True for a Redis Cluster, where queues are on different servers.
@@ -160,7 +158,7 @@ package struct Fleet: Sendable {
         try await AuditLog.record(entry, client(for: sharedKeys.audit), sharedKeys)
     }
 
-    /// Searches all servers for queues.
+    /// Searches all servers for keys of queues.
     package func search() async throws -> QueueSearch {
         var found = QueueSearch(prefix: prefix)
         let keys = try await masterKeys(&found)
@@ -176,7 +174,6 @@ package struct Fleet: Sendable {
         return found
     }
 
-    /// Searches the keys of one server.
     private func search(_ client: RedisClient, _ found: inout QueueSearch) async throws {
         var cursor = "0"
         var looked = 0

@@ -97,7 +97,6 @@ extension AppPauses {
         _ = try await client.call(command)
     }
 
-    /// Ends the pause of an app.
     /// - Returns: true if it was paused.
     /// - Throws: `RedisError`.
     package static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {

@@ -54,9 +54,9 @@ package struct QueueOverview: Sendable {
     package var oldestWaiting: Int64?
     /// The pause of the queue; `nil` if it is not paused.
     package var pause: PauseRecord?
-    /// The lanes, at most ``maximumWorkers``.
+    /// At most ``maximumWorkers`` lanes.
     package var workers: [Worker]
-    /// The number of all lanes.
+    /// The number of all lanes, also of those that are not read.
     package var workerCount: Int
     /// The day's counters by outcome and reason (UTC).
     package var counters: [String: Int]
@@ -76,7 +76,6 @@ package struct QueueOverview: Sendable {
     /// True if Redis has no key of the queue.
     var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
 
-    /// Reads the overview of a queue.
     /// - Parameter countsPostponed: false to omit ``postponed``, which costs the most.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     package static func read(
@@ -156,7 +155,6 @@ package struct QueueOverview: Sendable {
         return workers
     }
 
-    /// Returns counts by name.
     private static func pairs(_ elements: RESPReply.Children) -> [String: Int] {
         let parts = Array(elements)
         var pairs: [String: Int] = [:]
@@ -189,7 +187,6 @@ package struct QueueShares: Sendable, Equatable {
     /// The share that has more than half of the bytes, while jobs of others wait, too.
     package var dominant: Share? { count > 1 ? largest.first { $0.waitingBytes > waitingBytes / 2 } : nil }
 
-    /// The words for a share's key.
     package static func name(_ share: Share) -> String {
         share.key.map { $0.isEmpty ? "jobs without fair" : $0 } ?? "further keys"
     }
@@ -227,7 +224,6 @@ extension QueueShares {
     }
 }
 
-/// The numbers of scheduled and deferred jobs.
 package struct PostponedCounts: Sendable, Equatable {
     /// Jobs with a `send_at`.
     package var scheduled = 0
@@ -239,7 +235,6 @@ package struct PostponedCounts: Sendable, Equatable {
 
     init() {}
 
-    /// Counts the jobs.
     /// - Returns: `nil` if they are too many or too large.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> PostponedCounts? {

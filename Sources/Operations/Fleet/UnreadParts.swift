@@ -16,7 +16,6 @@ package struct UnreadParts: Sendable {
     /// A sentence for each part, without a full stop.
     package var notes: [String] { parts.map { "\($0.name) is not included: \($0.error)" } }
 
-    /// Returns the name of a queue's part.
     package static func name(of queue: String) -> String { "queue \(queue)" }
 
     /// Records the first error of each part.
@@ -26,7 +25,6 @@ package struct UnreadParts: Sendable {
         if !names.contains(name) { parts.append((name, error)) }
     }
 
-    /// Adds the parts of another answer.
     package mutating func add(_ others: UnreadParts) {
         for part in others.parts where !names.contains(part.name) { parts.append(part) }
     }
@@ -41,7 +39,6 @@ package struct UnreadParts: Sendable {
         }
     }
 
-    /// Reads each of some queues.
     /// - Returns: the values of the readable queues.
     /// - Throws: the first error if none could be read.
     package mutating func each<Value>(

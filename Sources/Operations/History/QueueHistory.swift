@@ -8,9 +8,9 @@ import Redis
 package struct QueueHistory: Sendable, Equatable {
     /// A period, and the length of its points. The raw value is its spelling in addresses.
     package enum Span: String, CaseIterable, Sendable {
-        /// The last 15 minutes, minute by minute.
+        /// The last 15 minutes, in points of a minute.
         case quarter = "15m"
-        /// The last hour, minute by minute: 60 points.
+        /// The last hour, in 60 points.
         case hour = "1h"
         /// The last 6 hours in points of 5 minutes: 72 points.
         case sixHours = "6h"
@@ -21,7 +21,7 @@ package struct QueueHistory: Sendable, Equatable {
         /// The last 40 days (UTC), day by day: 40 points.
         case days = "40d"
 
-        /// The length of a point in milliseconds.
+        /// The length of a point, in milliseconds.
         package var step: Int64 {
             switch self {
             case .quarter, .hour: QueueHistory.minute

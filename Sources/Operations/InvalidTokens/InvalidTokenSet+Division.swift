@@ -75,7 +75,6 @@ extension InvalidTokenSet {
     /// The result of copying a part of a key: the cursor of the next part, and the number of copied tokens.
     typealias Copied = (cursor: String, tokens: Int)
 
-    /// Copies a part of a key to another form.
     func copy(
         _ content: Content, after cursor: String, from former: Int, to next: Int,
         completion: @escaping Completion<Copied>

@@ -8,7 +8,7 @@ package struct InvalidTokenCursor: Sendable {
     let shards: Int
     /// The index of the key among the keys of all shards.
     var key: Int
-    /// Redis' cursor in it.
+    /// Redis' cursor in that key.
     var cursor: String
 
     init(shards: Int, key: Int = 0, cursor: String = "0") {
@@ -158,7 +158,7 @@ extension InvalidTokenSet {
         }
     }
 
-    /// The number of registrations of a sample.
+    /// The size of a sample of registrations.
     private static let sample = 100
     /// A smaller number is a time in seconds, and not in milliseconds, since 1970.
     private static let firstMillisecond: Int64 = 100_000_000_000

@@ -78,7 +78,7 @@ extension TokenSets {
     }
 }
 
-/// Selects invalid tokens by the details of their marks.
+/// Selects marks of invalid tokens. For each property that has values, a mark must match one of them.
 package struct InvalidTokenFilter: Equatable {
     package var topics: [String] = []
     package var reasons: [String] = []

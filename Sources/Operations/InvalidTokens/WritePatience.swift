@@ -27,7 +27,6 @@ package struct WritePatience: Sendable {
         since.map { now - $0 >= time } ?? false
     }
 
-    /// Records a failed write.
     /// - Parameter random: from 0 to 1, evenly distributed.
     /// - Returns: the pause before the write is repeated; `nil` if the time limit has passed.
     package mutating func failed(now: NIODeadline, random: Double) -> TimeAmount? {
@@ -41,7 +40,6 @@ package struct WritePatience: Sendable {
         return min(pause, left)
     }
 
-    /// Records a successful write.
     package mutating func succeeded() { (since, failures) = (nil, 0) }
 
     /// Reduces the remaining time to at most `limit`. Only the first call does.

@@ -26,7 +26,7 @@ package struct JobFilter: Sendable, Equatable {
     /// not match a range.
     package var since: Int64?
     package var until: Int64?
-    /// The time before which the next attempt is due, in milliseconds since 1970.
+    /// The next attempt is due before this time, in milliseconds since 1970.
     package var dueBefore: Int64?
 
     package init() {}
@@ -99,7 +99,7 @@ package struct JobFilter: Sendable, Equatable {
             : "no job matches (\(Words.number(looked)) searched in \(place))"
     }
 
-    /// True if all jobs of the states match.
+    /// True if only ``states`` limits the jobs.
     package var matchesAll: Bool {
         var stateless = self
         stateless.states = []
@@ -120,7 +120,6 @@ package struct JobFilter: Sendable, Equatable {
             || until != nil
     }
 
-    /// Returns true if jobs of a state can match.
     package func includes(_ state: StoredJob.State) -> Bool { states.isEmpty || states.contains(state) }
 
     /// - Parameter now: Redis' time in milliseconds since 1970.

@@ -2,9 +2,8 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Pushes jobs for their producers.
+/// Pushes jobs of producers.
 package enum JobPush {
-    /// The effect of a push.
     package enum Outcome: Sendable, Equatable {
         /// All jobs are in the list.
         case pushed
@@ -20,7 +19,6 @@ package enum JobPush {
     package struct Request: Sendable {
         /// The name, which a repetition has, too.
         package let name: String
-        /// The digest of its jobs.
         package let digest: String
         /// Redis remembers the request for this time, in seconds.
         package let seconds: Int

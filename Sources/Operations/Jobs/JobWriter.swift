@@ -3,14 +3,13 @@ import PushJob
 import PushQueue
 import Redis
 
-/// The action on chosen jobs.
 package enum JobAction: Sendable {
     /// They become dead letters.
     /// - Parameter detail: an explanation for the dead letter.
     case cancel(detail: String)
-    /// They are removed.
+    /// They are removed, and count as cancelled.
     case discard
-    /// They are removed, because they were already pushed elsewhere.
+    /// They are removed after they were pushed elsewhere.
     case remove
     /// They are moved to another queue of the same server.
     case move(to: QueueKeys)

@@ -33,7 +33,6 @@ package struct QueueJobs: Sendable {
         }
     }
 
-    /// Some jobs of one place.
     package struct Page: Sendable {
         /// Redis' time in milliseconds since 1970.
         package var now: Int64
@@ -158,7 +157,7 @@ package struct QueueJobs: Sendable {
         /// Redis' time in milliseconds since 1970.
         package var now: Int64 = 0
         package var jobs: [StoredJob] = []
-        /// The number of jobs that were examined.
+        /// The number of jobs that were examined, matching or not.
         package var looked = 0
         /// The cursor of the next part; `nil` after the last.
         package var cursor: String?

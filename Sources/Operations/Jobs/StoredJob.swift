@@ -16,7 +16,6 @@ package struct StoredJob: Sendable {
         case scheduled
         /// It could not be sent, and has not failed.
         case deferred
-        /// A lane has claimed it.
         case claimed
 
         /// The states of jobs that have a due time.
@@ -109,13 +108,13 @@ package struct StoredJob: Sendable {
     /// True if all of its bytes were read.
     package var isWhole: Bool { size == body.readableBytes }
 
-    /// The producer's bytes.
+    /// The producer's bytes, without a worker's wrapper.
     package var original: ByteBuffer { envelope.originalBytes(in: body) }
 
     /// The key that operators use.
     package var key: String { JobKey.of(original) }
 
-    /// The producer's id.
+    /// The producer's ID, or that of a worker's wrapper.
     package var id: ByteBuffer? { job.flatMap { job in job.id.map(job.text) } ?? envelope.id.map(text) }
     package var app: ByteBuffer? { job.flatMap { job in job.app.map(job.text) } }
     package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } }
@@ -132,7 +131,6 @@ package struct StoredJob: Sendable {
     /// The number of notifications that are still to be sent.
     package var notifications: Int { job?.tokenCount ?? max(1, envelope.tokens(in: body).count) }
     package var failure: Envelope.Cause? { envelope.failure(in: body) }
-    /// The reason why it is deferred.
     package var deferral: Envelope.Cause? { envelope.deferral(in: body) }
     /// The time of its enqueueing or of its first claim, in milliseconds since 1970.
     package var enqueuedAt: Int64? { job?.enqueuedAt ?? envelope.enqueued }

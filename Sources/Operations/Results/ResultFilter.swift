@@ -6,7 +6,7 @@ package struct ResultFilter: Equatable, Sendable {
     package var ids: Set<Name> = []
     package var tokens: Set<String> = []
     package var outcomes: Set<String> = []
-    /// With a `*` at the end, a prefix.
+    /// A `*` at the end matches any ending.
     package var reasons: [String] = []
     package var apps: Set<Name> = []
     package var campaigns: Set<Name> = []

@@ -45,7 +45,6 @@ package struct ResultGroup: Sendable {
         case restarted(lost: Position?)
     }
 
-    /// A group's position in the stream.
     package struct Position: Sendable, Equatable {
         /// The group has handled all entries before this one.
         package var entry: String
@@ -125,7 +124,7 @@ package struct ResultGroup: Sendable {
         return ResultPage(reply.root[0][1])
     }
 
-    /// Returns the consumers that have pending entries.
+    /// Returns the consumers with pending entries.
     /// - Throws: `RedisError`.
     package func holders() async throws -> [String] {
         // The number of pending entries, the first, the last, and the number of each consumer.
@@ -160,7 +159,6 @@ package struct ResultGroup: Sendable {
         }
     }
 
-    /// Takes over pending entries.
     /// - Parameter idle: the minimum time since they were last delivered or renewed, in milliseconds. If several
     ///   consumers take over the same entry, only one gets it.
     /// - Returns: the entries that this consumer has now. Entries that the stream has dropped in the meantime are acknowledged.

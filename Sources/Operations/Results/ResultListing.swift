@@ -4,12 +4,11 @@ import Redis
 /// Some results of a queue, and the cursor of the next ones.
 package struct ResultListing: Sendable {
     package var results: [StoredResult] = []
-    /// The number of results that were examined.
+    /// The number of results that were examined, matching or not.
     package var looked = 0
     /// The ID of the last result that was examined; `nil` if no more follow.
     package var cursor: String?
 
-    /// The order and the period of a listing.
     package struct Order: Sendable {
         package var newestFirst = false
         /// The time of the oldest result, in milliseconds since 1970.

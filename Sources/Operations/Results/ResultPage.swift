@@ -3,7 +3,6 @@ import PushJob
 import PushQueue
 import Redis
 
-/// The results of some entries of a queue's stream.
 package struct ResultPage: Sendable {
     /// The results in the order of the entries.
     package let results: [StoredResult]
@@ -26,7 +25,7 @@ package struct ResultPage: Sendable {
         (self.results, self.entries) = (results, ids)
     }
 
-    /// The maximum number of entries of a page. The largest have some 130 KB.
+    /// The largest entries have some 130 KB.
     private static let maximumEntries = 100
 
     /// Returns the number of entries for the next page, so that it has about a given number of results.

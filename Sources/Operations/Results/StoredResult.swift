@@ -33,7 +33,7 @@ package struct StoredResult: Sendable {
     /// A text that no other result of the queue has: `<entry>/<index>`.
     package var id: String { "\(entry)/\(index)" }
 
-    /// The value of a field; `nil` if unknown.
+    /// The value of a field; `nil` if it is missing or empty.
     package subscript(name: String) -> String? {
         guard let field = fields.first(where: { $0.name == name }), field.value.readableBytes > 0 else { return nil }
         return String(buffer: field.value)
@@ -49,7 +49,6 @@ package struct StoredResult: Sendable {
     /// An ID before the IDs of all entries.
     package static let beginning = "0-0"
 
-    /// The position of a result in the stream.
     package struct Place: Comparable, Sendable {
         let milliseconds: UInt64
         let number: UInt64

@@ -54,11 +54,9 @@ package struct Column<Thing>: Sendable {
         _ value: @escaping @Sendable (Thing) -> Value
     ) -> Column { Column("", as: kind, title: title, in: places, under: under, value) }
 
-    /// The cell of a command's table.
     func cell(_ thing: Thing, now: Int64) -> String { kind.cell(value(thing), now: now) ?? "-" }
 }
 
-/// The places where people see a column.
 package struct ColumnPlaces: OptionSet, Sendable {
     package let rawValue: Int
     package init(rawValue: Int) { self.rawValue = rawValue }
@@ -87,7 +85,7 @@ package enum ColumnKind: Sendable {
     case time, age
     /// A duration in milliseconds.
     case duration
-    /// A size in bytes.
+    /// A size, in bytes.
     case bytes
     /// Things per second.
     case rate
@@ -103,7 +101,6 @@ package enum ColumnKind: Sendable {
 }
 
 package enum ShownValue: Sendable {
-    /// Unknown.
     case none
     case text(String)
     case bytes(ByteBuffer)
@@ -123,7 +120,6 @@ package indirect enum ColumnForm: Sendable {
     case object(ShownMembers)
 }
 
-/// A type that values of columns have.
 package protocol ColumnValue {
     var shownValue: ShownValue { get }
     static var form: ColumnForm { get }
@@ -211,7 +207,6 @@ package struct Columns<Thing>: Sendable {
             })
     }
 
-    /// Returns the columns of some places.
     package func shown(in places: ColumnPlaces) -> [Column<Thing>] {
         all.filter { !$0.places.isDisjoint(with: places) }
     }

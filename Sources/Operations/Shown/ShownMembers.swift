@@ -58,7 +58,7 @@ extension ShownMembers.Member {
 // MARK: API
 
 extension ShownMembers {
-    /// A reference to the schema.
+    /// A reference to the schema, as JSON.
     package var reference: String { "{\"$ref\": \"#/components/schemas/\(name)\"}" }
 
     /// The schemas of some things and their parts, as members of the API's `components.schemas`.

@@ -33,7 +33,7 @@ package struct AppStatus: Sendable {
     package var blocked, failure, credentialProblem: String?
     package var tokenIssuedAt, certificateExpiresAt: Int64?
 
-    /// The reason of its state in a few words.
+    /// The reason of its state, in a few words.
     package var reason: String? {
         switch state {
         case .paused: paused?.reason

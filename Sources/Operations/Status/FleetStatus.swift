@@ -1,6 +1,5 @@
 import PushQueue
 
-/// The status of a fleet.
 package struct FleetStatus: Sendable {
     /// Redis' time, in milliseconds since 1970.
     package var at: Int64 = 0

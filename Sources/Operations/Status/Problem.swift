@@ -45,7 +45,6 @@ package struct Problem: Sendable {
         }
     }
 
-    /// A thing that has problems.
     package enum Object: Sendable, Equatable {
         case server(String)
         case queue(String)

@@ -1,6 +1,5 @@
 import PushQueue
 
-/// The state of a queue.
 package struct QueueStatus: Sendable {
     package var name: String
     package var waiting = 0, due = 0, later = 0, retrying = 0, claimed = 0

@@ -5,7 +5,6 @@ package enum Remedy: Sendable, Equatable {
     case resumeCampaign(String)
     case cancelCampaign(String)
     case showCampaign(String)
-    /// Shows the jobs with some IDs.
     case showJobs([String])
     case listDeadLetters(queue: String)
     /// Counts the jobs of a queue by campaign and `fair`.

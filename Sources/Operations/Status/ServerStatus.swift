@@ -7,7 +7,7 @@ package struct ServerStatus: Sendable {
     package var found: QueueServer
     package var queues: [String]
 
-    /// Its report; `nil` if it refuses one.
+    /// `nil` if the server refuses `INFO`.
     package var info: ServerInfo? { try? found.info.get() }
 
     /// Reads each server that has queues, once.

@@ -14,7 +14,6 @@ package struct StatusReader: Sendable {
         (self.fleet, self.apps, self.limits) = (fleet, apps, limits)
     }
 
-    /// Reads the status of some queues.
     /// - Throws: `RedisError` if no server can be reached.
     package func read(_ queues: [QueueKeys]) async throws -> FleetStatus {
         try await read(Fleet.Found(keys: queues))

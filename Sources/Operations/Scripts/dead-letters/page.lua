@@ -373,7 +373,7 @@ local function wrapped(head, original)
     if is_identifier(origin) then
         parts[#parts + 1] = ',"origin":' .. cjson.encode(origin)
     end
-    -- Its time to live began then.
+    -- Its time to live began when it was enqueued.
     if is_time(head.enqueued) then
         parts[#parts + 1] = string.format(',"enqueued":%.0f', head.enqueued)
     end

@@ -86,7 +86,7 @@ end
 
 local changed, notifications, by_campaign, moved, buried = 0, 0, {}, {}, false
 
--- The set of postponed jobs that is the place, and that of the other queue.
+-- The sets of postponed jobs in this queue and the other one, if the place is such a set.
 local set, other_set = retry, other_retry
 if place == 'failed' then
     set, other_set = failed, other_failed
