@@ -2,11 +2,10 @@ import APNS
 import LegacyAPNS
 import TLS
 
-/// An app for which the worker sends notifications.
+/// An app of the worker: its names, credential, endpoint and limits.
 package struct AppConfiguration: Sendable {
     package enum Credential: Sendable {
-        /// Signing keys, whose tokens are sent in each request: the first, then the next if APNs refuses it. At least
-        /// one.
+        /// At least one signing key. Each request carries a token of the first key, or of the next if APNs refuses that one.
         case providerTokens([ProviderTokenSource])
         /// A client certificate, presented when a connection is made.
         case certificate(TLSIdentity)
@@ -16,13 +15,12 @@ package struct AppConfiguration: Sendable {
         }
     }
 
-    /// The name by which jobs select the app (`app`).
+    /// The name in a job's `app` that selects this app.
     package var name: String
     /// The topic of jobs that specify none: the bundle identifier. Printable ASCII.
     package var topic: String
     package var credential: Credential
-    /// The plan for making the credential and the trusted authorities again when their files change, and the contents
-    /// from which they were made.
+    /// The plan to make the credential and the trusted authorities again when their files change, and the last contents of the files.
     package var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
     /// The app's other topics, which also select it.
     package var otherTopics: [String] = []
@@ -32,7 +30,6 @@ package struct AppConfiguration: Sendable {
         case gateway(GatewayOptions)
     }
 
-    /// The protocol for sending notifications.
     package var transport = Transport.http2
     /// The APNs endpoint: production, the sandbox, or another server.
     package var endpoint = APNSEndpoint.production
@@ -42,16 +39,16 @@ package struct AppConfiguration: Sendable {
     package var minimumConnections = 1
     /// The maximum number of connections per lane.
     package var maximumConnections = 4
-    /// The idle time in seconds after which a connection beyond the minimum is closed.
+    /// A connection beyond the minimum is closed after this idle time, in seconds.
     package var idleTimeout = 300
-    /// The age in seconds at which a connection is replaced; `nil` for never.
+    /// The maximum age of a connection in seconds; `nil` for no limit.
     package var maximumConnectionAge: Int?
     package var proxy: HTTPProxy?
     /// The maximum number of concurrent requests per connection, even if APNs allows more.
     package var maximumStreams = 1000
     /// The time limit for the answer to a request, in milliseconds.
     package var requestTimeout = 20_000
-    /// The time limit for each of TCP, the proxy's answer and TLS, in milliseconds.
+    /// The time limit in milliseconds for each step of a connection attempt: TCP, the proxy's answer, and TLS.
     package var connectTimeout = 10_000
     /// The first pause after a failed connection attempt, in milliseconds. It doubles with each further failure.
     package var reconnectBase = 250
@@ -59,10 +56,10 @@ package struct AppConfiguration: Sendable {
     package var reconnectCap = 30_000
     /// The maximum number of notifications per second, for all workers together; `nil` for no limit.
     package var maximumPerSecond: Int?
-    /// The `apns-expiration` of jobs that specify none, in seconds after the job was made; 0 for now or never, `nil`
-    /// for APNs' default.
+    /// The `apns-expiration` of jobs that specify none, in seconds after the job was made. 0 means now or never, and `nil` means APNs'
+    /// default.
     package var expiration: Int?
-    /// True if a job that violates a requirement of Apple's that APNs does not check becomes a dead letter.
+    /// True if a job becomes a dead letter when it violates a requirement of Apple that APNs does not check.
     package var strictPayloads = false
 
     package var usesGateway: Bool {
@@ -78,8 +75,8 @@ package struct AppConfiguration: Sendable {
         self.credential = credential
     }
 
-    /// Trusts only these authorities for the connection to APNs. A file that cannot be read now, or is a named pipe, is
-    /// read when the first connection is prepared, and not watched.
+    /// Trusts only these authorities for the connection to APNs. A file that cannot be read now, or is a named pipe, is read when the first
+    /// connection is prepared. Such a file is not watched.
     /// - Throws: `SecretSource.Unreadable` for other sources.
     package mutating func trust(_ authorities: SecretSource) throws {
         let bytes: [UInt8]
@@ -96,17 +93,17 @@ package struct AppConfiguration: Sendable {
 }
 
 extension AppConfiguration.Credential {
-    /// The time at which the certificate expires, in seconds since 1970; `nil` for keys, which do not expire.
+    /// The end of the certificate's validity, in seconds since 1970; `nil` for keys, which do not expire.
     var certificateEnd: Int64? {
         if case .certificate(let identity) = self { identity.notAfter } else { nil }
     }
 }
 
 extension AppConfiguration {
-    /// The settings that decide whether a job is the app's.
+    /// The settings that select the app for a job.
     var routing: [String] { [name, topic] + otherTopics.sorted() }
 
-    /// The other settings by which the app's jobs are refused.
+    /// The settings that can make the app refuse a job, except the ``routing``.
     var rules: [String] {
         var rules = [name, "\(strictPayloads)"]
         if case .gateway(let options) = transport { rules.append("\(options.frame)") }
@@ -116,7 +113,7 @@ extension AppConfiguration {
         return rules
     }
 
-    /// Returns the reason to send nothing with a credential whose certificate belongs to another app; `nil` otherwise.
+    /// Returns the reason to send nothing if the certificate belongs to another app; `nil` otherwise.
     ///
     /// The gateway's frames carry no topic, so the certificate alone decides which app a notification reaches. Over
     /// HTTP/2 each request names its topic, and APNs refuses a topic that the certificate does not cover.

@@ -7,16 +7,15 @@ struct AppCredential {
     /// The index of the key in use.
     private(set) var keyIndex = 0
     private var refusedKeys: Set<Int> = []
-    /// The sharing of the provider token with the fleet.
     var sharing: TokenSharing
     private(set) var providerToken: ProviderToken?
-    /// The time at which the certificate expires, in seconds since 1970; `nil` for an app with keys.
+    /// The end of the certificate's validity, in seconds since 1970; `nil` for an app with keys.
     private(set) var certificateEnd: Int64?
-    /// The name of its certificate; `nil` for keys.
+    /// The certificate's name for operators; `nil` for an app with keys.
     private let certificateName: String?
     private let jitter: Int64
 
-    /// - Parameter jitter: seconds added to the age at which a provider token is renewed, so that one worker of a fleet
+    /// - Parameter jitter: seconds added to a provider token's age of renewal. It differs by worker, so that only one worker of a fleet
     ///   renews it.
     init(_ credential: AppConfiguration.Credential, jitter: Int64) {
         self.jitter = jitter
@@ -34,7 +33,7 @@ struct AppCredential {
     /// True if requests can be signed or need no signature.
     var canSend: Bool { sources.isEmpty || providerToken != nil }
 
-    /// The signing key in use, for an app that has keys.
+    /// The signing key in use; `nil` for a certificate.
     var source: ProviderTokenSource? { sources.isEmpty ? nil : sources[keyIndex] }
 
     /// The names of its keys or its certificate, for operators.
@@ -44,7 +43,7 @@ struct AppCredential {
 
     var hasSeveralKeys: Bool { sources.count > 1 }
 
-    /// The time at which the provider token in use was signed, in seconds since 1970; 0 without one.
+    /// The time of the signature of the provider token in use, in seconds since 1970; 0 without one.
     var providerTokenIssuedAt: Int64 { providerToken?.issuedAt ?? 0 }
 
     /// The age of the provider token in use, in seconds.
@@ -53,8 +52,8 @@ struct AppCredential {
     /// Adopts a new provider token if there is one.
     /// - Parameters:
     ///   - now: seconds since 1970.
-    ///   - isAwaited: true if the fleet is expected to provide one, so that none must be signed here.
-    /// - Returns: the token for future requests, if it has changed.
+    ///   - isAwaited: true if the fleet will probably provide a token, so that none is signed here.
+    /// - Returns: the token for future requests, if it is another one than before.
     mutating func refresh(now: Int64, isAwaited: Bool) throws(SigningKey.Invalid) -> String? {
         guard let source else { return nil }
         if isAwaited, source.isDue(now: now) { return nil }
@@ -64,9 +63,9 @@ struct AppCredential {
         return current.jwt
     }
 
-    /// Records that APNs reported a provider token as expired. Nothing is sent until there is another.
-    /// - Parameter issuedAt: the time at which the refused token was signed, in seconds since 1970.
-    /// - Returns: true if sending again with another token can help.
+    /// Records that APNs reported a provider token as expired. Nothing is sent until there is another token.
+    /// - Parameter issuedAt: the time of the refused token's signature, in seconds since 1970.
+    /// - Returns: true if another token may be accepted.
     mutating func renew(issuedAt: Int64, now: Int64) -> Bool {
         guard let source, source.refused(issuedAt: issuedAt, now: now) else { return false }
         if providerTokenIssuedAt == issuedAt {

@@ -3,9 +3,9 @@ import TLS
 
 struct AppDifference: Equatable {
     var isChanged = false
-    /// True if the settings of its connections differ, apart from the credential.
+    /// True if the settings of the app's connections differ, apart from the credential.
     var changesTransport = false
-    /// True if the credential differs, or the contents of its files.
+    /// True if the credential differs, or a file of it has other contents.
     var changesCredential = false
 
     init(from old: AppConfiguration, to new: AppConfiguration) {

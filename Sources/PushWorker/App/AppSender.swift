@@ -6,24 +6,24 @@ import PushJob
 import PushQueue
 import TLS
 
-/// Sends the notifications of one app on one lane: they wait in a line, are submitted when the gate lets them go, and end
-/// or wait again by their answers.
+/// Sends the notifications of one app on one lane. They wait in a line until the gate lets them go. An answer ends a notification, or makes
+/// it wait again.
 ///
 ///     accept → line → dispatch → transport → answer → ledger
 ///                ▲                             │
 ///                └───── resent at once ────────┘
 ///
-/// What it knows of faults is in the lane's ``Scopes``; nothing else counts failures. Belongs to the lane's event loop.
+/// Only the lane's ``Scopes`` count failures. Belongs to the lane's event loop.
 final class AppSender: GatewayDelegate {
     let lane: LaneContext
     let id: AppID
     let ledger: Ledger
     let fleet: Fleet
-    /// The app as its jobs see it.
+    /// The names that select the app, and the defaults for its requests.
     private(set) var rules: RoutedApp
     private(set) var transport: any Transport
     var credential: AppCredential
-    /// True if the worker's configuration no longer has the app. It finishes what it has and gets no new jobs.
+    /// True if the worker's configuration no longer has the app. The sender then finishes its jobs and gets no new ones.
     private(set) var isRemoved = false
     let inFlight = Table<FlightID, InFlight>()
     private(set) var line = SendLine()
@@ -32,31 +32,30 @@ final class AppSender: GatewayDelegate {
     private let rate: AppRate
     /// Replaced transports that still await answers.
     private var retiring: [any Transport] = []
-    /// The failed connections of replaced transports, by code.
+    /// The number of failed connections of replaced transports, by error code.
     private var pastFailures: [String: Int] = [:]
-    /// True if answers have no `apns-id`, and that was logged.
+    /// True once the lack of an `apns-id` in answers was logged.
     private var lacksIDs = false
-    /// The notifications that the binary gateway has dropped after they had completed as confirmed.
+    /// The number of notifications that the binary gateway dropped after it had confirmed them.
     private var dropped = 0
 
-    /// The scopes of the lane, with what it has heard of them.
     private let scopes: Scopes
-    // The scopes of the app; those of a notification also depend on its job and its key.
+    // The app's own scopes. A notification also has scopes of its job and its key.
     private var scope: ScopeID = -1
     private var endpointScope: ScopeID = -1
-    /// By the index of the key; one for a certificate.
+    /// One scope per signing key, by the key's index, or one for the certificate.
     private var credentialScopes: [ScopeID] = []
-    /// The scopes of the app's own topic by push type.
+    /// The scopes of the app's own topic, by ``PushType/place``; -1 until the first job.
     private var addresses = [ScopeID](repeating: -1, count: PushType.rows.count)
-    /// The newest connection when APNs last refused one or a credential, and the time of the refusal.
+    /// The number of the newest connection when APNs last refused a connection, and the time of that refusal.
     private var refused: (newest: Int, at: NIODeadline)?
-    /// The time at which a second try was last made on a connection of its own.
+    /// The time of the last second try on a separate connection.
     private var triedAgainAt = NIODeadline.distantPast
     /// The time of the first job since the last proof of the endpoint and the credential.
     private var unprovedSince = Int64.min / 2
     /// The error of the credential, or of a file that should replace it.
     private var credentialProblem: String?
-    /// The time of the last recorded job.
+    /// The time of the last ``recordWork(now:)``.
     private var workedAt = Int64.min / 2
 
     init(
@@ -94,7 +93,7 @@ final class AppSender: GatewayDelegate {
     private func joinScopes() {
         let now = lane.now.milliseconds
         scope = lane.scopes.id(.app, named: name, now: now)
-        // The address as this lane reaches it: another proxy is another way.
+        // With the proxy, because each proxy is another way to the endpoint and can have faults of its own.
         let proxy = configuration.proxy.map { " through \($0)" } ?? ""
         endpointScope = lane.scopes.id(.endpoint, named: "\(configuration.endpoint)\(proxy)", now: now)
         credentialScopes = credential.names.map { lane.scopes.id(.credential, named: $0, now: now) }
@@ -105,8 +104,8 @@ final class AppSender: GatewayDelegate {
 
     /// Finds the scopes of an accepted job.
     /// - Parameters:
-    ///   - topic: the topic with which it is sent.
-    ///   - isOwnTopic: true if that is the app's, with the suffix of the push type.
+    ///   - topic: the topic of its notifications.
+    ///   - isOwnTopic: true if the topic is the app's own, with the suffix of the push type.
     ///   - count: the number of its notifications.
     func place(
         _ id: JobID, _ job: Job, topic: ByteBuffer, _ pushType: PushType, isOwnTopic: Bool, identity: ByteBuffer,
@@ -141,7 +140,7 @@ final class AppSender: GatewayDelegate {
     }
 
     /// The scopes of a job's notifications.
-    /// - Parameter key: the index of the key with which they are sent.
+    /// - Parameter key: the index of their signing key.
     @inline(__always)
     private func place(of id: JobID, key: Int) -> ScopePlace {
         ScopePlace(
@@ -159,7 +158,7 @@ final class AppSender: GatewayDelegate {
     /// The scopes of the app itself, apart from its groups and jobs.
     private var ownScopes: [ScopeID] { [scope, endpointScope] + credentialScopes }
 
-    /// True while the app, its credential or its endpoint is slow or silent, so that only probes go.
+    /// True while the app, its credential or its endpoint is slow or silent, so that only probes are sent.
     private var isSlow: Bool {
         guard !scopes.isQuiet else { return false }
         let credential = credentialScope(credential.keyIndex)
@@ -167,7 +166,7 @@ final class AppSender: GatewayDelegate {
             || credential >= 0 && scopes[credential].fresh.isSlow
     }
 
-    /// True if everything may be sent.
+    /// True if no pause, block or slow scope limits sending.
     var sendsFreely: Bool { gate.pause == nil && gate.block == nil && !isSlow }
 
     private func decide(_ id: JobID, isFresh: Bool? = nil, now: NIODeadline) -> Gate.Decision {
@@ -177,10 +176,10 @@ final class AppSender: GatewayDelegate {
 
     // MARK: Capacity
 
-    /// The number of isolated notifications beyond which fewer jobs are claimed.
+    /// The maximum number of isolated notifications that do not reduce the app's capacity.
     private static let manyIsolated = 1000
-    /// The number of jobs among which probes are chosen while nothing else may go. Each makes room for another one after
-    /// ``turnOfCandidate``, so that good ones behind many bad ones get their turn.
+    /// The maximum number of jobs that wait in the lane as candidates for probes while only probes may be sent. A candidate is deferred
+    /// after ``turnOfCandidate``, so that good jobs behind many bad ones get their turn.
     private static let candidates = 200
     private static let turnOfCandidate = TimeAmount.seconds(1)
 
@@ -190,22 +189,22 @@ final class AppSender: GatewayDelegate {
         let ahead = transport.usableConnections > 0 ? line.pace.ahead : 0
         // The first notification opens a connection.
         let streams = transport.isDormant ? 1 : transport.capacity
-        // Notifications that are sent apart from the rest hold it up only if they are many.
+        // Isolated notifications reduce the capacity only if there are many.
         let isolated = max(0, line.isolatedCount - Self.manyIsolated)
         var free = max(0, streams + ahead - line.unsubmitted - line.resendCount - isolated)
         if free == 0 { free = capacityBesideMany }
-        // As many as the rate allows in half a second; the rest stays in the queue.
+        // As many as the rate allows in half a second. Other jobs stay in the queue.
         if let budget = rate.budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.unsubmitted)) }
         return isSlow ? min(free, max(0, Self.candidates - line.unsubmitted)) : free
     }
 
-    /// The streams that jobs with many tokens leave to others. Without them, one job whose requests are never answered would
-    /// hold all streams until its deadlines.
+    /// The number of streams that jobs with many tokens leave to other jobs. Otherwise one job without answers would hold all streams until
+    /// its requests time out.
     private var streamsOfOthers: Int { transport.statistics.streamLimit / 8 }
-    /// The number of waiting jobs with many tokens up to which others are claimed.
+    /// The maximum number of waiting jobs with many tokens while other jobs are still claimed.
     private static let fewWithMany = 4
 
-    /// The number of notifications that the app could accept while all that is in its way are jobs with many tokens.
+    /// The number of notifications that the app could accept if nothing but jobs with many tokens is in their way.
     private var capacityBesideMany: Int {
         guard transport.capacity > 0 else { return 0 }
         var (next, many, unsubmitted) = (line.ready.fresh.first, 0, line.unsubmitted)
@@ -218,7 +217,7 @@ final class AppSender: GatewayDelegate {
         return max(0, min(transport.capacity, streamsOfOthers) - unsubmitted)
     }
 
-    /// True if the app has nothing to send, could send, and needs no frequent checks.
+    /// True if the app could send and has nothing to send, so that it needs no frequent checks.
     var isAtRest: Bool {
         line.unsubmitted == 0 && line.isEmpty && retiring.isEmpty && sendsFreely && credential.canSend && !isRemoved
             && isConnected
@@ -231,7 +230,7 @@ final class AppSender: GatewayDelegate {
     func check(isFullSecond: Bool) {
         let now = lane.now
         line.pace.measure(now: now)
-        // Slow changes need no check ten times per second, except that nothing is sent without a token.
+        // A token lasts for long, so one check per second is enough. Without a token nothing is sent, so it is checked more often.
         if isFullSecond || !credential.canSend { tokens.keep() }
         if isFullSecond {
             logBlock()
@@ -241,13 +240,13 @@ final class AppSender: GatewayDelegate {
         for transport in retiring { transport.check(now: now) }
         watchAnswers(now: now)
         if isRemoved, line.unsubmitted == 0, line.isEmpty, transport.statistics.streamsInUse == 0 {
-            // Closing it repeatedly is harmless.
+            // Closing a transport again is harmless.
             _ = transport.close()
         }
         deferWhatCannotBeSent()
     }
 
-    /// Slows the endpoint down while requests go unanswered, long before their deadlines.
+    /// Slows the endpoint down while APNs answers no requests, long before their deadlines.
     private func watchAnswers(now: NIODeadline) {
         guard lane.isWorking, !isRemoved else { return }
         if transport.statistics.isUnanswered {
@@ -292,14 +291,14 @@ final class AppSender: GatewayDelegate {
         return sendsFreely ? .sending : .refused
     }
 
-    /// The time without a proof, although there are jobs, after which the app counts as unable to send.
+    /// The time in milliseconds without a proof after which an app with jobs counts as unable to send.
     private static let longestUnproved: Int64 = 30_000
 
-    /// The problem that prevents the app from sending anything, if any. An operator's pause is none, and neither is a slow
-    /// scope as long as some answers prove the endpoint and the credential good.
+    /// The problem that prevents the app from sending anything, if any. An operator's pause is not a problem. A slow scope is not one
+    /// either while some answers prove the endpoint and the credential good.
     var problem: String? {
         if let block = gate.block { return "the app \(name) is blocked: \(block.explanation)" }
-        // A lane that ends closes its connections.
+        // A lane that is ending has closed its connections.
         if !isConnected, lane.isWorking { return "the app \(name) has no connection to APNs" }
         let now = lane.now.milliseconds
         guard gate.pause == nil, isSlow, unprovedSince > provedAt, now - unprovedSince >= Self.longestUnproved else {
@@ -318,7 +317,7 @@ final class AppSender: GatewayDelegate {
         return credential >= 0 ? min(endpoint, scopes[credential].fresh.provedAt) : endpoint
     }
 
-    /// The minimum interval at which jobs are recorded; each need not be.
+    /// The minimum interval between two records of work, in milliseconds. Not every job needs a record.
     private static let workInterval: Int64 = 100
 
     /// Records that there is a job to send.
@@ -353,7 +352,7 @@ final class AppSender: GatewayDelegate {
 
     // MARK: Configuration
 
-    /// An app's prepared parts, whose preparation can fail.
+    /// The parts of an app that are made before its sender, because making them can fail.
     struct Prepared: Sendable {
         let configuration: AppConfiguration
         let transport: TransportConfiguration
@@ -366,8 +365,7 @@ final class AppSender: GatewayDelegate {
         }
     }
 
-    /// Switches to another configuration. Submitted notifications finish on the old connections; others are sent on the
-    /// new ones.
+    /// Switches to another configuration. Submitted notifications finish on the old connections. The others are sent on new connections.
     /// - Parameter makeTransport: makes a transport for the new configuration.
     func reload(_ prepared: Prepared, makeTransport: () -> any Transport) {
         let (old, new) = (configuration, prepared.configuration)
@@ -384,7 +382,7 @@ final class AppSender: GatewayDelegate {
         }
     }
 
-    /// Forgets what was heard of the app, because it has changed: the next answers show whether that helped.
+    /// Forgets the answers about the app, because the app has changed. The next answers show if the change helped.
     private func forgetScopes() {
         for id in ownScopes { scopes.reset(id) }
         scopes.resetGroups(of: scope)
@@ -411,8 +409,8 @@ final class AppSender: GatewayDelegate {
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }
     }
 
-    /// Switches to another credential. Working connections stay open if they carry tokens of the same key; a certificate was presented
-    /// when they were made.
+    /// Switches to another credential. Working connections stay open if the signing key is the same. A certificate needs new connections,
+    /// because it is presented only when a connection is made.
     func replaceCredential(_ new: AppConfiguration.Credential, _ tls: TLSContext) {
         transport.setTLS(tls)
         let isRefused = credentialScopes.contains { scopes[$0].failing != nil }
@@ -480,7 +478,7 @@ final class AppSender: GatewayDelegate {
 
     // MARK: Drain
 
-    /// Abandons unsubmitted notifications and requests the outcomes of the others as soon as possible.
+    /// Abandons unsubmitted notifications, and requests the outcomes of the submitted ones as soon as possible.
     func drain() {
         dropUnsent()
         _ = close()
@@ -493,10 +491,9 @@ final class AppSender: GatewayDelegate {
 
     // MARK: Notifications
 
-    /// Recreates the notification of a job with one token from the claimed bytes, because the transport consumes what
-    /// it is given.
+    /// Recreates the notification of a job with one token from the claimed bytes, because the transport consumes each notification.
     /// - Returns: `nil` if the job can't be decoded.
-    /// - Throws: the reason for which the app, whose configuration may have changed, refuses it now.
+    /// - Throws: the reason of a refusal, because the app's configuration may have changed since.
     func notification(ofJob id: JobID) throws(Reason) -> Notification? {
         guard let job = lane.jobs[id].job else { return nil }
         let identity = ledger.queue(of: id).identity(
@@ -504,7 +501,7 @@ final class AppSender: GatewayDelegate {
         return try rules.notification(for: job, identity: identity, firstSeen: lane.jobs[id].firstSeen)
     }
 
-    /// Returns the topic and push type with which a job's notifications are sent.
+    /// Returns the topic and the push type of a job's notifications.
     func address(of id: JobID) -> (topic: String, type: String) {
         if let template = lane.jobs[id].fanOut?.template {
             return (String(buffer: template.topic), template.pushType.name)
@@ -564,7 +561,7 @@ final class AppSender: GatewayDelegate {
         line.ready.append(id, in: lane.jobs)
     }
 
-    /// Ends or defers a job that was not in the line when a command or a pause may have arrived.
+    /// Ends or defers a job if a command or a pause arrived while the job was not in the line.
     /// - Returns: false if it may be sent.
     private func leaves(_ id: JobID) -> Bool {
         if applyCommand(to: id) { return true }
@@ -575,12 +572,10 @@ final class AppSender: GatewayDelegate {
 
     // MARK: The newest
 
-    /// The time for which Redis' word that a job is the newest of its key is good. A job that waits for longer is asked for again
-    /// before it is submitted.
+    /// The maximum age of Redis' answer that a job is the newest of its key. Before an older job is submitted, Redis is asked again.
     private static let wordIsGood = TimeAmount.milliseconds(5)
 
-    /// The number of notifications for which streams are kept free until Redis has answered whether they are still the
-    /// newest.
+    /// The number of notifications that wait for Redis' answer if they are still the newest. Streams are kept free for them.
     private(set) var asked = 0
 
     private func mustAsk(_ id: JobID, now: NIODeadline) -> Bool { now - lane.jobs[id].confirmedAt > Self.wordIsGood }
@@ -591,8 +586,8 @@ final class AppSender: GatewayDelegate {
         case resend(FlightID)
     }
 
-    /// Asks whether jobs are still the newest of their keys. They return to the head of the line, and are submitted with the
-    /// answer, or end.
+    /// Asks Redis if jobs are still the newest of their keys. After the answer a job ends, or returns to the head of the line and is
+    /// submitted.
     private func ask(_ all: [Asked]) {
         for (queue, some) in Dictionary(grouping: all, by: { lane.jobs[job(of: $0)].queue.index }).sorted(by: {
             $0.key < $1.key
@@ -621,7 +616,7 @@ final class AppSender: GatewayDelegate {
         }
     }
 
-    /// - Parameter values: what Redis has for the keys; `nil` without an answer. They are then asked for again with the next tick.
+    /// - Parameter values: the values of the keys in Redis; `nil` without an answer. The next tick then asks again.
     private func answered(_ all: [(Asked, NewestJob)], _ values: [ByteBuffer?]?, _ link: QueueLink) {
         asked -= all.count
         let now = lane.now
@@ -656,7 +651,7 @@ final class AppSender: GatewayDelegate {
         ledger.close(count, of: id)
     }
 
-    /// Ends a notification that waited to be resent. If APNs may have accepted it, that is what it ends with.
+    /// Ends a notification that waited to be resent. If APNs may have accepted it, it ends with the reason of an unanswered request.
     private func replace(_ flight: FlightID, by other: ByteBuffer) {
         let id = inFlight[flight].job
         guard !inFlight[flight].mayBeAccepted else {
@@ -687,7 +682,7 @@ final class AppSender: GatewayDelegate {
     }
 
     /// Removes notifications that wait to be resent.
-    /// - Parameter leaves: ends or defers one; returns false if it stays.
+    /// - Parameter leaves: ends or defers a notification; returns false if it stays.
     private func filterResends(_ leaves: (FlightID) -> Bool) {
         line.gatherResends(in: inFlight)
         for isolation in line.resends.indices where !line.resends[isolation].isEmpty {
@@ -819,17 +814,17 @@ final class AppSender: GatewayDelegate {
         }
     }
 
-    /// True if a job waits in the lane as a candidate for a probe. Those of a slow job or group are set aside, so that they
-    /// hold no places; a wide scope keeps some, among which there may be a good one.
+    /// True if a job waits in the lane as a candidate for a probe. A slow job or group has no candidates, because they would take places
+    /// from other jobs. A wide scope has some, because one of them may be good.
     private func keepsCandidate(_ obstacle: Gate.Obstacle) -> Bool {
         guard case .scope(let kind) = obstacle, kind > .group else { return false }
         return line.ready.count < Self.candidates
     }
 
-    /// Returns the milliseconds for which a job is deferred because of an obstacle.
+    /// Returns the delay in milliseconds of a job that an obstacle defers.
     private func deferral(of id: JobID, _ obstacle: Gate.Obstacle) -> Int64 {
         guard case .scope(let kind) = obstacle else { return lane.random(in: obstacle.deferral) }
-        // Jobs of a lane that can send nothing else stay in the queue, except candidates, which make room for others.
+        // The lane can send only probes, so other jobs stay in the queue. Few jobs are deferred, and they may return soon.
         if kind > .group, line.ready.count <= Self.candidates, lane.isWaiting() {
             return lane.random(in: obstacle.deferral)
         }
@@ -838,7 +833,7 @@ final class AppSender: GatewayDelegate {
             share: lane.jitter)
     }
 
-    /// Defers isolated notifications if no connection for them can be made, or those that have one get no answers.
+    /// Defers isolated notifications if they get no connection, or no answers on it.
     private func deferIsolated(now: NIODeadline) {
         let patience = Gate.patience + transport.confirmationTime
         guard line.isolatedCount > 0, now - line.isolatedMoved > patience else { return }
@@ -862,8 +857,8 @@ final class AppSender: GatewayDelegate {
         ledger.close(count, of: id)
     }
 
-    /// Ends all unsubmitted notifications of a job, because it has expired or would before it could be sent.
-    /// - Parameter reason: the reason for which it waits.
+    /// Ends all unsubmitted notifications of a job that expires before it could be sent.
+    /// - Parameter reason: the reason of its wait.
     func expireUnsubmitted(_ id: JobID, _ reason: Reason) {
         let (count, tokens) = takeUnsubmitted(id)
         let recipients = recipients(of: id, tokens: tokens)
@@ -882,8 +877,8 @@ final class AppSender: GatewayDelegate {
     }
 
     /// Defers one notification of a job, or ends it if it would expire first.
-    /// - Parameter isolation: that of a notification that was in flight when a connection was lost. Any lane must isolate it
-    ///   again, so it returns with this failure, which spends no attempt, and not with the reason of the deferral.
+    /// - Parameter isolation: not `shared` for a notification that was in flight when a connection was lost. It returns to Redis with that
+    ///   failure instead of the given reason, so that any lane isolates it again. The failure spends no attempt.
     func deferNotification(
         _ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64, isolation: Isolation = .shared
     ) {
@@ -898,8 +893,8 @@ final class AppSender: GatewayDelegate {
         ledger.record(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
     }
 
-    /// The isolation of a notification that was in flight when a connection was lost. A second try is isolated for another
-    /// reason.
+    /// The isolation of a notification that was in flight when a connection was lost. A second try counts as `shared`, because it is
+    /// isolated for another reason.
     private func lostIsolation(of flight: FlightID) -> Isolation {
         inFlight[flight].isSecondTry ? .shared : inFlight[flight].isolation
     }
@@ -915,9 +910,9 @@ final class AppSender: GatewayDelegate {
         ledger.close(1, of: id)
     }
 
-    /// Gives back a notification that was sent, and must be sent again, because the lane is ending. A job with one token
-    /// keeps its identity, even if the server said that it had not processed it, in case that was wrong; and its count of
-    /// possible duplicates. The gateway knows no identities: if it certainly accepted nothing, the claim is released.
+    /// Gives back a notification that must be sent again, because the lane is ending. The deferred job keeps its identity and its count of
+    /// possible duplicates, in case the server processed it although it said that it had not. The gateway knows no identities. If it
+    /// certainly accepted nothing, the claim is released.
     func abandon(_ flight: FlightID) {
         let id = inFlight[flight].job
         let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
@@ -932,8 +927,8 @@ final class AppSender: GatewayDelegate {
         ledger.close(1, of: id)
     }
 
-    /// Abandons unsubmitted notifications. A job with one token is still among the lane's claims, which are released;
-    /// of a job with many, the remaining tokens are returned to the queue.
+    /// Abandons unsubmitted notifications. A job with one token is released with the lane's other claims. The remaining tokens of a job
+    /// with many return to the queue.
     func dropUnsent() {
         while let id = line.ready.removeFirst(in: lane.jobs) {
             if lane.jobs[id].fanOut != nil {
@@ -957,7 +952,7 @@ final class AppSender: GatewayDelegate {
         return throttleDelay(of: token, id)
     }
 
-    /// Returns the milliseconds for which a notification must wait for its device; `nil` if it need not.
+    /// Returns the delay in milliseconds of a notification that must wait for its device; `nil` if it need not wait.
     func throttleDelay(of token: ByteBuffer, _ id: JobID) -> Int64? {
         let now = ledger.queue(of: id).now
         let isReturning = lane.jobs[id].job?.envelope.isWrapped ?? false
@@ -971,9 +966,9 @@ final class AppSender: GatewayDelegate {
 
     /// The maximum number of notifications that are submitted for one job before another job's turn.
     private static let turn = 32
-    /// The time after which a job that waits is checked for its expiration before it is submitted.
+    /// A job that has waited for longer is checked for its expiration before it is submitted.
     private static let freshness = TimeAmount.seconds(1)
-    /// The number of waiting jobs among which a probe is chosen.
+    /// The maximum number of waiting jobs that are examined to choose a probe.
     private static let longestSearch = 200
 
     func dispatch() {
@@ -1000,12 +995,12 @@ final class AppSender: GatewayDelegate {
         }
     }
 
-    /// Submits what is ready. Slow jobs and groups send one probe at a time, and the rest of them is set aside.
+    /// Submits the ready jobs. A slow job or group sends one probe at a time, and its other notifications are set aside.
     private func dispatchReady(now: NIODeadline) {
         var (streams, allowed) = (transport.capacity - asked, rate.available(now: now))
-        // Asked once, and only if there are jobs with many tokens: it looks at each connection.
+        // Lazy, because it examines each connection, and only jobs with many tokens need it.
         lazy var kept = streamsOfOthers
-        // The jobs with many tokens for which only streams of others are left.
+        // The jobs with many tokens that find only streams kept for other jobs.
         var passed: [JobID] = []
         var asking: [Asked] = []
         defer { if !asking.isEmpty { ask(asking) } }
@@ -1029,7 +1024,7 @@ final class AppSender: GatewayDelegate {
             streams -= submission.submitted
             allowed -= submission.submitted
             rate.spent(submission.submitted)
-            // Despite its capacity, for example because a connection was lost and the loss is not yet reported.
+            // A transport may refuse despite its capacity, for example before the loss of a connection is reported.
             if submission.isRefused { break }
         }
         let isFull = transport.capacity == 0 || !passed.isEmpty
@@ -1041,8 +1036,8 @@ final class AppSender: GatewayDelegate {
         if isFull, line.unsubmitted > 2 * line.pace.ahead { transport.requestCapacity() }
     }
 
-    /// Submits probes of the app, its credential or its endpoint: fresh notifications, alternately the newest and the one
-    /// that waits longest, and retries if no fresh one can go.
+    /// Submits probes of the app, its credential or its endpoint. They are alternately the newest fresh notification and the one that has
+    /// waited longest. A retry is sent if no fresh notification may be.
     private func dispatchProbes(now: NIODeadline) {
         while min(transport.capacity - asked, rate.available(now: now)) > 0, let id = takeProbe(now: now) {
             guard !mustAsk(id, now: now) else { return ask([.job(id)]) }
@@ -1055,7 +1050,8 @@ final class AppSender: GatewayDelegate {
         if transport.capacity == 0 { transport.requestCapacity() }
     }
 
-    /// Removes the job from the line whose notification is the next probe, if one may go now.
+    /// Removes the job of the next probe from the line.
+    /// - Returns: `nil` if no probe may be sent now.
     private func takeProbe(now: NIODeadline) -> JobID? {
         var candidates: [Scopes.Candidate] = []
         var ends: [(oldest: JobID, newest: JobID)] = []
@@ -1088,20 +1084,18 @@ final class AppSender: GatewayDelegate {
         return id
     }
 
-    /// The job after another one in their line.
+    /// The next job in the same line.
     private func following(_ id: JobID) -> JobID? {
         lane.jobs[id].next < 0 ? nil : JobID(index: lane.jobs[id].next)
     }
 
     private struct Submission {
         var submitted = 0
-        /// True if the transport refused one. The job is then the first of the line again.
+        /// True if the transport refused a notification. The job is then the first of the line again.
         var isRefused = false
     }
 
     /// Submits notifications of a job that was removed from the line.
-    /// - Parameters:
-    ///   - limit: the maximum number of notifications.
     private func submit(_ id: JobID, atMost limit: Int, now: NIODeadline) -> Submission {
         if hasExpired(id, now: now) {
             expireUnsubmitted(id, Reason(.expired))
@@ -1110,13 +1104,12 @@ final class AppSender: GatewayDelegate {
         return lane.jobs[id].fanOut == nil ? submitOnly(id) : submitSome(id, atMost: limit)
     }
 
-    /// Submits the notification of a job with one token, or ends the job if the app, whose configuration may have changed
-    /// since, refuses it now.
+    /// Submits the notification of a job with one token. Ends the job if the app refuses it, because the app's configuration has changed.
     private func submitOnly(_ id: JobID) -> Submission {
         var submission = Submission()
         do throws(Reason) {
             var next = lane.jobs[id].notification.take()
-            // An earlier refusal consumed it.
+            // The transport consumed the notification although it refused it.
             if next == nil { next = try notification(ofJob: id) }
             if let notification = next.take() {
                 guard submit(consume notification, of: id, token: nil) else {
@@ -1125,7 +1118,7 @@ final class AppSender: GatewayDelegate {
                 }
                 submission.submitted = 1
             } else {
-                // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
+                // Not expected, because the job was decoded when it was claimed. The claim is left to be recovered.
                 lane.jobs[id].isAbandoned = true
             }
         } catch {
@@ -1137,8 +1130,8 @@ final class AppSender: GatewayDelegate {
         return submission
     }
 
-    /// Submits some notifications of a job with many tokens and ends those with invalid tokens. The rest of the job
-    /// moves to the end of the line, so that small jobs need not wait for it.
+    /// Submits some notifications of a job with many tokens. Those with invalid tokens end instead. The rest of the job moves to the end of
+    /// the line, so that small jobs need not wait for it.
     private func submitSome(_ id: JobID, atMost limit: Int) -> Submission {
         guard let fanOut = lane.jobs[id].fanOut else { return Submission() }
         var (submission, ended) = (Submission(), 0)
@@ -1185,7 +1178,7 @@ final class AppSender: GatewayDelegate {
         inFlight[flight].job = id
         inFlight[flight].deviceToken = token
         if lane.jobs[id].isolation != .shared {
-            // It is made again when it is its turn on a connection apart.
+            // The notification is recreated when a separate connection is free for it.
             inFlight[flight].isolation = lane.jobs[id].isolation
             line.sendAgain(flight, in: inFlight, now: lane.now)
             lane.schedulePump()
@@ -1208,7 +1201,7 @@ final class AppSender: GatewayDelegate {
             let isFresh = lane.jobs[inFlight[flight].job].isFresh && !inFlight[flight].hasFailed
             switch decide(inFlight[flight].job, isFresh: isFresh, now: now) {
             case .send, .probe, .wait(.noConnection): break
-            // The rest is deferred with the app's other jobs.
+            // ``deferWhatCannotBeSent()`` defers the rest with the app's other jobs.
             case .wait: return
             }
             let hasExpired = hasExpired(inFlight[flight].job, now: now)
@@ -1236,7 +1229,7 @@ final class AppSender: GatewayDelegate {
         }
     }
 
-    /// Records that a submitted notification probes slow scopes, if it does.
+    /// Records the slow scopes that a submitted notification probes.
     private func recordProbe(_ flight: FlightID) {
         let id = inFlight[flight].job
         inFlight[flight].probed = scopes.recordSubmission(
@@ -1265,7 +1258,7 @@ final class AppSender: GatewayDelegate {
 
     /// Recreates a submitted notification.
     /// - Returns: `nil` if its job can't be decoded.
-    /// - Throws: the reason for which the app, whose configuration may have changed, refuses it now.
+    /// - Throws: the reason of a refusal, because the app's configuration may have changed since.
     private func notification(of flight: FlightID) throws(Reason) -> Notification? {
         let id = inFlight[flight].job
         if let fanOut = lane.jobs[id].fanOut { return inFlight[flight].deviceToken.map(fanOut.notification(to:)) }
@@ -1283,9 +1276,9 @@ final class AppSender: GatewayDelegate {
 
     /// The beginning of 2008, before APNs existed, in milliseconds since 1970.
     private static let firstYear: Int64 = 1_199_145_600_000
-    /// The maximum number of milliseconds by which APNs' clock may be ahead of Redis'.
+    /// The maximum difference of APNs' clock and Redis', in milliseconds.
     private static let clockDifference: Int64 = 1000
-    /// The interval at which a second try, or a further refused connection, is a matter of its own.
+    /// The minimum interval between two second tries. A connection that is refused within this time after another has the same cause.
     private static let secondTryInterval = TimeAmount.minutes(1)
 
     /// A notification whose request has ended, with its job decoded.
@@ -1337,7 +1330,7 @@ final class AppSender: GatewayDelegate {
             if scopes.hasChanges { reportScopes() }
             if !lacksIDs, result.lacksID { logMissingID() }
             if inFlight[flight].isSecondTry {
-                // The older connections are at fault: APNs accepted on a younger one what it had refused.
+                // The older connections are at fault, because APNs accepted the refused request on a younger one.
                 transport.retireConnections(reason: "APNs refuses requests on it")
             }
             if !fleet.throttles.isEmpty {
@@ -1352,7 +1345,7 @@ final class AppSender: GatewayDelegate {
             inFlight.remove(flight)
             return ledger.close(1, of: id)
         }
-        // It was decoded when it was claimed. Should decoding fail now, the claim is left to be recovered.
+        // Not expected, because the job was decoded when it was claimed. The claim is left to be recovered.
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let attempt = Attempt(
             flight: flight, id: id, job: job, status: result.status, uniqueID: result.uniqueID,
@@ -1379,25 +1372,25 @@ final class AppSender: GatewayDelegate {
         lane.schedulePump()
     }
 
-    /// Has the scopes hear an answer.
-    /// - Returns: those that it may concern.
+    /// Passes an answer to the scopes.
+    /// - Returns: the scopes that the answer may concern.
     private func hear(
         _ verdict: Verdict, _ finding: Disposition.Finding, of attempt: Attempt, _ place: ScopePlace, isFresh: Bool
     ) -> ScopeSet {
         let now = lane.metrics.milliseconds
         var bearing = Bearing(verdict)
-        // A connection that was refused again is a credential that is refused.
+        // If another connection is refused as well, the credential is at fault.
         if case .retireConnection(let reason) = verdict, finding == .none {
             bearing = Bearing(.refused(reason: reason))
         }
-        // Another connection or key shows whether it concerns more than that.
+        // The second try shows first if more than the connection or the key is at fault.
         if finding == .secondTry { bearing.concerns = [] }
         let wasSlow = place.credential >= 0 && scopes[place.credential].fresh.isSlow
         if !bearing.proves.isEmpty { scopes.recordProof(bearing.proves, at: place, isFresh: isFresh, now: now) }
         guard !bearing.concerns.isEmpty else { return [] }
         scopes.recordFailure(bearing.concerns, at: place, isFresh: isFresh, now: now)
-        // APNs remembers for each connection what it was first used for, so the end of a fault may show only on a new one
-        // (Apple, "Establishing a token-based connection to APNs").
+        // APNs ties a connection to its first use, so the end of a fault may show only on a new connection (Apple, "Establishing a
+        // token-based connection to APNs").
         guard bearing.concerns.contains(.credential), place.credential >= 0, scopes[place.credential].fresh.isSlow,
             !configuration.usesGateway
         else { return bearing.concerns }
@@ -1426,18 +1419,18 @@ final class AppSender: GatewayDelegate {
                 && credential.hasKey(otherThan: entry.key), finding: finding)
     }
 
-    /// The number of failures in a row from which the lane's own way to APNs may be at fault.
+    /// From this number of failures in a row on, the lane's own way to APNs may be at fault.
     private static let doubtful = 8
 
-    /// True if the lane has proofs of the credential and the endpoint among their last answers, so that what others
-    /// delivered in the meantime shows that a failure is a notification's own.
+    /// True if the lane's last answers include proofs of the credential and the endpoint. Then deliveries of other lanes show that a
+    /// failure is the notification's own.
     private func isWayGood(_ place: ScopePlace) -> Bool {
         [place.credential, place.endpoint].allSatisfy { id in
             id < 0 || !scopes.isSlowOrSilent(id) && scopes[id].fresh.failuresSinceProof < Self.doubtful
         }
     }
 
-    /// Returns what the lane concludes from an answer and earlier ones.
+    /// Returns the lane's conclusion from an answer and the answers before it.
     private func finding(
         _ verdict: Verdict, _ result: RequestResult, of attempt: Attempt, _ place: ScopePlace, isFresh: Bool
     ) -> Disposition.Finding {
@@ -1467,7 +1460,7 @@ final class AppSender: GatewayDelegate {
         }
     }
 
-    /// True if a refused request is sent again on a connection of its own: one per minute, until the credential is slow.
+    /// True if a refused request is sent again on a separate connection: at most one per minute, and none once the credential is slow.
     private func mayTryAgain(_ attempt: Attempt, _ place: ScopePlace) -> Bool {
         guard !configuration.usesGateway, lane.isWorking, !inFlight[attempt.flight].isSecondTry,
             place.credential < 0 || !scopes[place.credential].fresh.isSlow,
@@ -1478,7 +1471,7 @@ final class AppSender: GatewayDelegate {
         return true
     }
 
-    /// Records an answer after which a connection is retired, and renews the provider token if it has expired.
+    /// Records that APNs refused a connection, and renews the provider token if it has expired.
     /// - Returns: `.none` if another connection does not help.
     private func refusedConnection(
         of attempt: Attempt, _ result: RequestResult, _ reason: Reason
@@ -1567,8 +1560,8 @@ final class AppSender: GatewayDelegate {
     // MARK: Outcomes
 
     /// Marks a token as invalid.
-    /// - Parameter since: the time given by APNs, in milliseconds since 1970. Ignored if it is more than a second in
-    ///   the future, because then no later registration could follow it, or before APNs existed.
+    /// - Parameter since: the time given by APNs, in milliseconds since 1970. It is ignored if it is before APNs existed. It is also
+    ///   ignored if it is more than a second in the future, because no registration could be later.
     private func markInvalid(_ attempt: Attempt, _ reason: Reason, since: Int64?) {
         let id = attempt.id
         let now = ledger.queue(of: id).now
@@ -1610,7 +1603,7 @@ final class AppSender: GatewayDelegate {
             """, kind: "no apns-id \(name)", metadata: logMetadata)
     }
 
-    /// Logs an answer about which operators should know more than its outcome.
+    /// Logs an answer if operators should know more than its outcome.
     private func log(_ verdict: Verdict, _ finding: Disposition.Finding, of attempt: Attempt) {
         switch verdict {
         case .retry(let reason, _, _) where reason.isLostConnection && inFlight[attempt.flight].isolation == .alone:
@@ -1653,16 +1646,16 @@ final class AppSender: GatewayDelegate {
         attempt.job.id.map { ["job": "\(String(buffer: attempt.job.text($0)))"] } ?? [:]
     }
 
-    /// Keeps what operators see of a failure after which a notification waits for another attempt.
+    /// Records a failure for operators, because its notification waits for another attempt.
     private func describe(_ attempt: Attempt, _ reason: Reason, _ concerned: ScopeSet, _ place: ScopePlace) {
         scopes.describe(
-            // An app is suspected also of what its credential or its jobs may be at fault for.
+            // The app is always suspected too, even if its credential or its jobs may be at fault.
             concerned.union([.group, .app]), at: place, reason: reason.code.text, status: attempt.status,
             job: attempt.job.id.map { String(buffer: attempt.job.text($0)) },
             isFresh: lane.jobs[attempt.id].isFresh, now: lane.metrics.milliseconds)
     }
 
-    /// Logs the scopes that have become slow, and those that are good again.
+    /// Logs which scopes became slow, and which are good again.
     private func reportScopes() {
         for change in scopes.takeChanges() {
             let (kind, name, app) = lane.scopes.name(of: change.scope)

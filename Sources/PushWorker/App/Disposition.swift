@@ -2,26 +2,25 @@ import APNS
 import PushJob
 import PushQueue
 
-/// The answer to the question what follows from the end of a request: for its notification, its app and its device.
+/// The consequences of the end of a request, for its notification, its app and its device.
 ///
-/// A pure function of the verdict and of facts about the attempt. The sender gathers the facts and carries out the
-/// disposition.
+/// A pure function of the verdict and of facts about the attempt, which the sender collects. The sender also carries the disposition out.
 struct Disposition: Equatable {
     var notification: OfNotification
-    /// The reason for which the app's next key is used from now on.
+    /// The reason why the app's next key is used from now on, if it is.
     var changesKey: Reason?
     var device = OfDevice.release
     /// True if APNs may have accepted the notification, so that sending it again may duplicate it.
     var isUncertain = false
 
     enum OfNotification: Equatable {
-        /// It has ended. `cause`: the failure of the last attempt, if the reason is another.
+        /// It has ended. `cause`: the failure of the last attempt, if that is not the reason itself.
         case end(Outcome, Reason?, cause: Reason? = nil)
-        /// Its token is invalid, since a time in milliseconds since 1970 if APNs gave one.
+        /// Its token is invalid. `since`: the time given by APNs, in milliseconds since 1970.
         case markInvalid(Reason, since: Int64?)
-        /// It returns to the queue, or expires if its time ends before the delay.
+        /// It returns to the queue after the delay, or expires if its time ends before.
         case postpone(Postponement, Reason, Delay, Settlement.AttemptRule?)
-        /// It is sent again at once. `counts`: false if the resend does not count towards the maximum.
+        /// It is sent again at once. `counts`: true if the resend counts towards the maximum.
         case resend(Reason, isolation: Isolation?, counts: Bool)
 
         static func `defer`(_ reason: Reason, _ delay: Delay) -> Self {
@@ -40,11 +39,11 @@ struct Disposition: Equatable {
         case keep
         /// The next notification that waits for the device may be sent.
         case release
-        /// APNs throttles the device: all notifications for it wait, this one for at least so many milliseconds.
+        /// APNs throttles the device, so all notifications for it wait. This notification waits for at least this number of milliseconds.
         case throttle(Int64)
     }
 
-    /// The facts about an attempt on which its disposition depends.
+    /// The facts about an attempt that decide its disposition.
     struct Facts {
         let job: Job
         var policy: RetryPolicy
@@ -52,17 +51,16 @@ struct Disposition: Equatable {
         var jitter: Double
         /// The time in milliseconds of Redis' clock.
         var now: Int64
-        /// The time at which the job was first seen, in the same unit.
+        /// The time of the job's first sighting, in milliseconds of Redis' clock.
         var firstSeen: Int64
         /// True if the notification expires at some time.
         var hasEnd = false
-        /// False if the last answers that this lane got prove neither the credential nor the endpoint.
+        /// False if this lane's last answers do not prove both the credential and the endpoint.
         var isWayGood = true
-        /// True while nothing or little is sent to its endpoint.
+        /// True while the app is paused, or its endpoint is slow, so that little is sent.
         var isEndpointSlow = false
         /// False once the lane ends.
         var isWorking = true
-        /// The number of resends that spent no attempt.
         var resends = 0
         var isolation = Isolation.shared
         /// True if the request could be sent again with another key of the app.
@@ -70,21 +68,21 @@ struct Disposition: Equatable {
         var finding = Finding.none
     }
 
-    /// The conclusion that the lane has drawn from this answer and earlier ones.
+    /// The lane's conclusion from this answer and the answers before it.
     enum Finding: Equatable {
         case none
         case badToken(TokenTrust.Judgement)
         /// `isPlainAccepted`: true if APNs accepts the app's topic without the suffix of a push type.
         case pushType(isPlainAccepted: Bool)
-        /// The refused connection has been retired, or was before, and another may help.
+        /// The refused connection is retired, and another connection may help.
         case connectionRetired
-        /// A credential was refused, and a connection that is younger than the refusal shows whether it still is.
+        /// APNs refused a credential. A connection made after the refusal shows if it still does.
         case secondTry
     }
 
     /// The maximum number of immediate resends of a notification with another provider token or key.
     static let maximumResends = 10
-    /// The maximum number of attempts for failures that can end only much later, or never.
+    /// The maximum number of attempts after failures that end much later or never.
     fileprivate static let rareAttempts = 3
 
     init(
@@ -102,7 +100,7 @@ struct Disposition: Equatable {
         case .delivered: self.init(.end(.delivered, nil))
         case .tokenInvalid(let reason, let since): self.init(.markInvalid(reason, since: since))
         case .tokenSuspect(let reason): self = facts.suspicion(reason)
-        // Silence. A notification that was alone on its lost connection may be the cause.
+        // No answer. A notification that lost its connection alone is handled below, because it may be the cause.
         case .retry(let reason, let retryAfter, true) where !reason.isLostConnection:
             self = facts.wait(reason, retryAfter: retryAfter, isUncertain: true)
         case .retry(let reason, let retryAfter, let isUncertain):
@@ -147,8 +145,8 @@ extension Disposition.Facts {
         policy.delay(afterAttempt: job.envelope.attempt, retryAfter: retryAfter, jitter: jitter)
     }
 
-    /// The second try of a refused credential tests the narrower causes first: the connection, then the key. What is
-    /// refused then as well waits by itself.
+    /// Decides about a refused credential. A second try shows if only the connection was at fault. Then the next key is tried. A
+    /// notification that is refused again waits.
     fileprivate func refusal(of reason: Reason) -> Disposition {
         if finding == .secondTry {
             return Disposition(.resend(reason, isolation: .alone, counts: true), device: .keep)
@@ -166,48 +164,47 @@ extension Disposition.Facts {
         retry(reason, .milliseconds(delay), isUncertain: isUncertain, maximum: maximum)
     }
 
-    /// Redis decides whether the failure spends an attempt, so that any lane decides alike, and ends a notification that has
-    /// none left.
+    /// Retries a notification. Redis decides if the failure spends an attempt, so that all lanes decide alike. Redis also ends a
+    /// notification without an attempt left.
     fileprivate func retry(
         _ reason: Reason, _ delay: Disposition.Delay, isUncertain: Bool = false,
         _ fault: Settlement.AttemptRule.Fault = .own, maximum: Int = .max
     ) -> Disposition {
         if isUncertain, job.onUncertain == .drop { return Disposition(.end(.dropped, reason)) }
-        // Deliveries of others show nothing if they went another way, as past the proxy of this worker.
+        // Deliveries of other lanes prove nothing if those reach APNs on another way, for example without this worker's proxy.
         let rule = Settlement.AttemptRule.judged(
             isWayGood ? fault : .server, maximum: min(maximum, maximumAttempts), expires: hasEnd)
         return Disposition(.postpone(.retried, reason, delay, rule), isUncertain: isUncertain)
     }
 
-    /// Retries a notification minutes apart, in case the fault ends. If it is the notification's own, it becomes a dead
-    /// letter after three attempts. If this lane's own way to APNs may be at fault, another lane tries it sooner.
+    /// Retries a notification minutes apart, in case the fault ends. After three attempts of its own it becomes a dead letter. If this
+    /// lane's own way to APNs may be at fault, another lane tries it sooner.
     fileprivate func retryRarely(_ reason: Reason) -> Disposition {
         let delay = isWayGood ? min(within(60_000...180_000), policy.cap) : backoff(nil)
         return retry(reason, delay, maximum: Disposition.rareAttempts)
     }
 
-    /// Retries a notification after a failure that is hardly its own.
+    /// Retries a notification after a failure that is probably not its own.
     fileprivate func wait(_ reason: Reason, retryAfter: Int?, isUncertain: Bool) -> Disposition {
         let elapsed = job.envelope.failure(in: job.body)?.at.map { max(0, now - $0) }
         let delay = policy.serverErrorPause(elapsed: elapsed, retryAfter: retryAfter, jitter: jitter)
         return retry(reason, .milliseconds(delay), isUncertain: isUncertain, .server)
     }
 
-    /// Sends a notification again that APNs certainly did not process, or defers it if that happened before.
+    /// Resends a notification that APNs certainly did not process, or defers it if that happened before.
     fileprivate func resend(after failure: RequestFailure.Kind) -> Disposition {
         let reason = Reason(.request(failure))
         let pause = policy.resendPause(
             after: failure, resends: resends, isReturning: job.envelope.isWrapped, age: age, jitter: jitter)
         guard let pause else {
-            // A notification discarded because of a bad one before it may be discarded as often as there are bad ones.
+            // The gateway discards all notifications behind a bad one, so one may be discarded as often as there are bad ones.
             return Disposition(.resend(reason, isolation: nil, counts: failure != .discarded), device: .keep)
         }
         guard age < RetryPolicy.freeResends else { return retry(reason, backoff(nil)) }
         return Disposition(.defer(reason, .milliseconds(pause)))
     }
 
-    /// Sends a notification again that APNs may have accepted when its connection was lost, or retries it later if it
-    /// can't be sent now.
+    /// Resends a notification that APNs may have accepted before its connection was lost, or retries it later if it can't be sent now.
     fileprivate func resendUncertain(_ reason: Reason, in isolation: Isolation) -> Disposition {
         guard isWorking, !isEndpointSlow, job.onUncertain != .drop else {
             if job.onUncertain == .drop { return Disposition(.end(.dropped, reason)) }
@@ -217,7 +214,7 @@ extension Disposition.Facts {
             .resend(reason, isolation: isolation, counts: false), device: .keep, isUncertain: true)
     }
 
-    /// Decides about a token that APNs reports as bad, which it also does in the wrong environment or for another topic.
+    /// Decides about a token that APNs reports as bad. APNs also does that in the wrong environment, and for another topic.
     fileprivate func suspicion(_ reason: Reason) -> Disposition {
         switch badToken {
         case .believed: return Disposition(.markInvalid(reason, since: nil))
@@ -232,7 +229,8 @@ extension Disposition.Facts {
                 let detail = "for most tokens of its campaign, or of its topic; other tokens are accepted"
                 return Disposition(.end(.dead, Reason(reason.code, detail: detail)))
             }
-            // First soon, because others of a list that begins with bad ones show that it is right.
+            // The first retry comes soon: if only the first tokens of a list are bad, the next ones soon show that the configuration is
+            // right.
             let delay = count == 1 ? within(5 * policy.base...10 * policy.base) : within(600_000...660_000)
             return Disposition(
                 .postpone(.retried, reason, .milliseconds(min(delay, policy.cap)), .always))

@@ -1,20 +1,20 @@
 import NIOCore
 
-/// The answer to the question whether one notification of an app may go now. No I/O.
+/// Decides if a notification of an app may be sent now. No I/O.
 ///
-/// An operator's pause outranks missing connections, which outrank the scopes. All that depends on them asks here: which
-/// jobs are claimed and accepted, what is submitted and deferred, and what operators see.
+/// An operator's pause outranks missing connections, which outrank the scopes. Everything that depends on these asks the gate: claims,
+/// submissions, deferrals, and what operators see.
 struct Gate {
     enum Decision: Equatable {
         case send
-        /// One notification, whose answer shows whether its scopes are good again.
+        /// The notification may be sent as a probe: its answer shows if its scopes are good again.
         case probe
         case wait(Obstacle)
     }
 
     enum Obstacle: Equatable {
         case paused
-        /// The app's certificate is another app's.
+        /// The app's certificate belongs to another app.
         case blocked
         /// There has been no connection for longer than ``Gate/patience``.
         case noConnection
@@ -30,19 +30,18 @@ struct Gate {
             }
         }
 
-        /// The milliseconds for which jobs are deferred, spread so that they do not all return together. Those of a slow
-        /// scope see ``Scopes/setAside(_:now:share:)``.
+        /// The range of the delay of deferred jobs in milliseconds. A range, so that they do not all return together. For a slow scope,
+        /// ``Scopes/setAside(_:age:now:share:)`` decides.
         var deferral: ClosedRange<Int64> { self == .noConnection ? 2000...10_000 : 1000...5000 }
     }
 
-    /// The time without a connection after which jobs no longer wait in this process. After a GOAWAY another connection
-    /// is available within moments.
+    /// Jobs wait in this process for at most this long without a connection. After a GOAWAY another connection is available within moments.
     static let patience = TimeAmount.seconds(2)
 
     var pause: Reason?
-    /// The fault of this worker's configuration, which only another configuration ends.
+    /// A fault of the configuration that only another configuration can end.
     var block: Reason?
-    /// The time since which no connection accepts requests; `nil` while one does.
+    /// The time when the last usable connection was lost; `nil` while a connection accepts requests.
     private var unconnectedSince: NIODeadline?
 
     /// Returns the obstacle for all of the app's notifications; `nil` if there is none.
@@ -54,7 +53,7 @@ struct Gate {
     }
 
     /// Decides about one notification.
-    /// - Parameter scopes: what its scopes say.
+    /// - Parameter scopes: the decision of its scopes.
     func decide(_ scopes: Scopes.Decision, now: NIODeadline) -> Decision {
         if let obstacle = obstacle(now: now) { return .wait(obstacle) }
         switch scopes {
@@ -64,7 +63,7 @@ struct Gate {
         }
     }
 
-    /// Records whether a connection accepts requests or can be opened on demand.
+    /// - Parameter isUsable: true if a connection accepts requests or can be opened on demand.
     mutating func recordConnection(isUsable: Bool, now: NIODeadline) {
         unconnectedSince = isUsable ? nil : unconnectedSince ?? now
     }

@@ -1,31 +1,31 @@
-/// The measure of one scope for either fresh notifications or retries: slow or not, and how fast it may be probed. No I/O.
+/// Measures one scope, for either fresh notifications or retries: if it is slow, and how fast it may be probed. No I/O.
 ///
-/// A scope is slow only while fewer than one in ``Rules/share`` of its last answers were proofs that it is good. So one in which
-/// one push of twenty gets through is not slowed, nor is one with little traffic. A congestion window that halves with
-/// each failure would stop both: its throughput falls with the square root of the share of failures.
+/// A scope becomes slow only if fewer than one in ``Rules/share`` of its last answers prove it good. So a scope that accepts one push of
+/// twenty is not slowed, nor is one with little traffic. A congestion window that is halved by each failure would stop both, because its
+/// throughput falls with the square root of the share of failures.
 ///
-/// All times are in milliseconds of the lane's clock. A proof, which is what almost every answer is, costs a few
-/// instructions: it is counted, and the run of proofs is written down when the next failure comes.
+/// All times are in milliseconds of the lane's clock. Almost every answer is a proof, so a proof costs only a few instructions: it is
+/// counted, and the next failure writes the run of proofs down.
 struct Measure {
     /// The number of last answers that are considered.
     static let most = 200
-    /// The age up to which they are.
+    /// The maximum age of an answer that is considered.
     static let life: Int64 = 30_000
-    /// The number of last answers of a slow scope of which half must be proofs.
+    /// The number of last answers of a slow scope. It is good again if half of them are proofs.
     static let last = 20
-    /// The number of last answers of which few suffice, once there are so many. One good answer in a hundred, as in an outage,
-    /// hardly reaches that by chance.
+    /// A slow scope with this many last answers is good again if ``fewestProofs`` of them are proofs. In an outage about one answer in a
+    /// hundred is good, and hardly reaches that by chance.
     static let longLast = 30
     static let fewestProofs = 3
-    /// The time after which another probe may go although the last one is not answered.
+    /// Another probe may be sent after this time, even if the last probe is not answered.
     static let patience: Int64 = 5000
 
-    /// When a scope is slow, and the pauses between probes that fail.
+    /// The condition of a slow scope, and the pauses between failed probes.
     struct Rules: Sendable {
-        /// A scope is slow while fewer than one in so many answers are proofs.
+        /// A scope becomes slow if fewer than one in this number of answers are proofs.
         var share = 50
-        /// The number of failures below which nothing is concluded. Failures, because a wide scope, which hears more
-        /// answers than a narrow one, would else be slowed before it.
+        /// The minimum number of failures of a slow scope. Failures are counted instead of answers, because a wide scope gets more answers
+        /// than a narrow one, and would be slowed before it.
         var fewest = 60
         var first: Int64 = 100
         var longest: Int64 = 1000
@@ -47,19 +47,19 @@ struct Measure {
     }
 
     private(set) var proofs: UInt32 = 0
-    /// The time of the last one.
+    /// The time of the last proof.
     var provedAt: Int64 { max(provedByFreshAt, provedByRetryAt) }
     private(set) var provedByFreshAt = Int64.min / 2
     private var provedByRetryAt = Int64.min / 2
     private(set) var isSlow = false
-    /// The time since which it is slow.
+    /// The time when it became slow.
     private(set) var slowSince: Int64 = 0
     /// The number of consecutive failures, valid while `noted` equals `proofs`.
     private var failuresInRow = 0
     var failuresSinceProof: Int { proofs == noted ? failuresInRow : 0 }
 
     private var entries: [Entry] = []
-    /// The number of proofs that are in the entries, and of those that have been.
+    /// The number of proofs that have been written to the entries.
     private var noted: UInt32 = 0
     private var answers = 0
     private var good = 0
@@ -76,7 +76,7 @@ struct Measure {
     // MARK: Answers
 
     /// Records a proof that the scope is good.
-    /// - Returns: true if the scope was slow, and is not any more.
+    /// - Returns: true if this made a slow scope good.
     @inline(__always)
     mutating func recordProof(now: Int64) -> Bool {
         proofs &+= 1
@@ -84,9 +84,9 @@ struct Measure {
         return isSlow ? recordProofWhileSlow(now: now) : false
     }
 
-    /// Records that a notification that had failed proves the scope good. It counts among the answers only while the scope is
-    /// slow: failures of such notifications do not count either.
-    /// - Returns: true if the scope was slow, and is not any more.
+    /// Records that a retry proves the scope good. The proof counts among the answers only while the scope is slow, because failures of
+    /// retries do not count either.
+    /// - Returns: true if this made a slow scope good.
     mutating func recordProofByRetry(now: Int64) -> Bool {
         proofs &+= 1
         provedByRetryAt = now
@@ -110,7 +110,7 @@ struct Measure {
         return true
     }
 
-    /// Records a failure that may concern the scope.
+    /// Records a failure that the scope may be at fault for.
     /// - Returns: true if this made the scope slow.
     mutating func recordFailure(now: Int64, _ rules: Rules) -> Bool {
         failuresInRow = failuresSinceProof + 1
@@ -169,7 +169,7 @@ struct Measure {
         forget()
     }
 
-    /// Forgets what was heard, but not that the scope is slow, or how many proofs there were.
+    /// Forgets the answers, but not that the scope is slow, nor the number of proofs.
     mutating func forget() {
         entries = []
         (answers, good, noted) = (0, 0, proofs)
@@ -198,12 +198,12 @@ struct Measure {
 
     // MARK: Sending
 
-    /// True if a notification may go now. While the scope is slow, that is a probe.
+    /// True if a notification may be sent now. While the scope is slow, it is a probe.
     func may(now: Int64) -> Bool {
         !isSlow || now >= until && (inFlight < window || now - sentAt >= Self.patience)
     }
 
-    /// The time at which a probe may go, unless that depends on an answer.
+    /// The time of the next possible probe, unless that depends on an answer.
     var nextProbe: Int64? { isSlow ? max(until, inFlight < window ? until : sentAt + Self.patience) : nil }
 
     mutating func recordSent(now: Int64, _ rules: Rules) {
@@ -215,6 +215,6 @@ struct Measure {
         until = now + pause
     }
 
-    /// Records that a probe has ended, in whatever way.
+    /// Records the end of a probe, whatever the answer was.
     mutating func recordEnd() { inFlight = max(0, inFlight - 1) }
 }

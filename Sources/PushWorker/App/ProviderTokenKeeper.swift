@@ -3,7 +3,7 @@ import Logging
 import NIOCore
 import PushQueue
 
-/// The provider tokens of one app on one lane: shares the fleet's, renews them, and changes the signing key.
+/// Keeps the provider token of one app on one lane: shares the fleet's token, renews it, and changes the signing key.
 ///
 /// Belongs to the lane's event loop.
 final class ProviderTokenKeeper {
@@ -16,14 +16,14 @@ final class ProviderTokenKeeper {
     /// Keeps a valid provider token: asks the fleet for one in time, and signs one if the fleet has none.
     func keep() {
         let wall = lane.wallClock()
-        // First, because another lane may have renewed the token, which all lanes of the process share.
+        // First, because all lanes of the process share the token, and another lane may have renewed it.
         refresh(wall: wall)
         share(wall: wall)
     }
 
     private func refresh(wall: Int64) {
         do {
-            // Without an answer from Redis there are no jobs to send either.
+            // Before Redis' first answer there are no jobs, so the token can wait.
             let isAwaited = !app.ledger.knowsTime || app.credential.sharing.isAwaited(now: lane.now)
             if let token = try app.credential.refresh(now: wall, isAwaited: isAwaited) {
                 app.transport.setProviderToken(token)
@@ -34,14 +34,14 @@ final class ProviderTokenKeeper {
     }
 
     private func share(wall: Int64) {
-        // The wait for the fleet's token begins once Redis can be asked or has answered.
+        // Sending waits for the fleet's token only for a limited time, which must not begin before Redis can be asked.
         guard let source = app.credential.source, app.ledger.knowsTime || fleet.store.isReady,
             app.credential.sharing.shouldAsk(
                 age: app.credential.providerTokenAge(now: wall), isReady: fleet.store.isReady, now: lane.now)
         else { return }
         let candidate: ProviderToken
         do {
-            // A young token of its own is offered as it is: APNs refuses tokens that change too often.
+            // A young token of this lane is offered unchanged, because APNs refuses tokens that change too often.
             candidate =
                 try source.isDue(now: wall) || app.credential.sharing.refusedAt > 0
                 ? source.sign(now: wall) : source.token(now: wall)
@@ -106,7 +106,7 @@ final class ProviderTokenKeeper {
     }
 
     /// Renews the provider token after an answer that reported it as expired.
-    /// - Returns: true if the request should be sent again, with another token.
+    /// - Returns: true if the request should be sent again with another token.
     func renew(_ flight: FlightID) -> Bool {
         guard app.credential.renew(issuedAt: app.inFlight[flight].providerTokenIssuedAt, now: lane.wallClock()) else {
             return false
@@ -117,7 +117,7 @@ final class ProviderTokenKeeper {
 
     // MARK: Keys
 
-    /// Switches to the app's next signing key, unless that was done since a request.
+    /// Switches to the app's next signing key, unless that has happened since the request.
     /// - Parameter key: the key of the refused request.
     func changeKey(from key: UInt8, _ reason: Reason) {
         guard Int(key) == app.credential.keyIndex, let before = app.credential.source?.keyID,

@@ -2,15 +2,14 @@ import NIOCore
 
 /// The share of a limited app's rate that a lane may send. No I/O.
 ///
-/// The fleet's lanes reserve portions of the rate in Redis one after another, each for the time at which it can be
-/// used, so every lane that needs a share gets one. A portion is a fraction of a second's notifications, and expires if
-/// it is not used in time.
+/// The fleet's lanes reserve portions of the rate in Redis one after another. Each portion is for a later time than the one before, so
+/// every lane gets a share. A portion is a fraction of a second's notifications, and expires if it is not used in time.
 struct RateBudget {
     /// The number of portions per second.
     private static let portions = 20
-    /// The time for which a portion can be used.
+    /// A portion expires after this time.
     private static let validity = TimeAmount.seconds(1)
-    /// The wait after Redis could not be asked.
+    /// The pause after Redis could not be asked.
     private static let patience = TimeAmount.milliseconds(250)
 
     /// The maximum number of notifications per second, for all lanes together.
@@ -20,7 +19,7 @@ struct RateBudget {
     private var usableFrom = NIODeadline.distantPast
     private var usableUntil = NIODeadline.distantPast
     private var notBefore = NIODeadline.distantPast
-    /// The latest time at which a job deferred for lack of budget is due.
+    /// The latest due time of a job that was deferred for lack of budget.
     private var lastReturn = NIODeadline.distantPast
 
     init(perSecond: Int) {
@@ -32,11 +31,10 @@ struct RateBudget {
     /// Returns how many notifications may be sent now.
     func available(now: NIODeadline) -> Int { now >= usableFrom && now < usableUntil ? credit : 0 }
 
-    /// The maximum number of notifications that wait in the lane. The excess is deferred, so that it does not crowd out
-    /// other apps' jobs.
+    /// The maximum number of notifications that wait in the lane. Further ones are deferred, so that they take no places from other apps.
     var maximumWaiting: Int { max(2, perSecond * 2) }
 
-    /// Returns how long to defer a job for lack of budget. Deferred jobs return at the rate at which they can be sent.
+    /// Returns the delay of a job that is deferred for lack of budget. Deferred jobs return as fast as they can be sent.
     mutating func deferral(of notifications: Int, now: NIODeadline) -> TimeAmount {
         let earliest = now + .seconds(1)
         lastReturn = max(lastReturn, earliest) + .nanoseconds(Int64(notifications) * 1_000_000_000 / Int64(perSecond))
@@ -46,7 +44,7 @@ struct RateBudget {
 
     mutating func recordSpent(_ count: Int) { credit = max(0, credit - count) }
 
-    /// Returns how many notifications to reserve now, if any.
+    /// Returns the number of notifications to reserve now; `nil` for none.
     /// - Parameter waiting: the number of notifications waiting to be sent.
     mutating func reserve(waiting: Int, now: NIODeadline) -> Int? {
         guard waiting > 0, !isAsking, now >= notBefore else { return nil }
@@ -81,7 +79,6 @@ final class AppRate {
     private let fleet: Fleet
     private(set) var budget: RateBudget?
 
-    /// - Parameter perSecond: see ``limit(to:)``.
     init(_ app: String, _ lane: LaneContext, _ fleet: Fleet, perSecond: Int?) {
         (self.app, self.lane, self.fleet) = (app, lane, fleet)
         limit(to: perSecond)
@@ -94,9 +91,9 @@ final class AppRate {
 
     func spent(_ count: Int) { budget?.recordSpent(count) }
 
-    /// Returns the milliseconds for which to defer a job that exceeds the rate; `nil` if it does not.
+    /// Returns the delay in milliseconds of a job that exceeds the rate; `nil` if it does not.
     /// - Parameters:
-    ///   - notifications: the job's.
+    ///   - notifications: the number of the job's notifications.
     ///   - waiting: the number of other notifications that wait in the lane.
     func deferral(of notifications: Int, behind waiting: Int) -> Int64? {
         guard let maximum = budget?.maximumWaiting, waiting >= maximum else { return nil }
@@ -120,7 +117,7 @@ final class AppRate {
         }
     }
 
-    /// Finds out whether Redis still refuses the rate. Without jobs nothing else would.
+    /// Reserves a portion if Redis refused the last one. Without jobs, nothing else would show that the refusal has ended.
     func probeIfRefused(waiting: Int, isRemoved: Bool) {
         guard fleet.refusals[.rate(app: app)] != nil else { return }
         guard budget != nil, !isRemoved else { return fleet.refusals.recordAcceptance(.rate(app: app)) }

@@ -2,8 +2,8 @@ import APNS
 import LegacyAPNS
 import PushJob
 
-/// The reason why a notification or job was not delivered, or an app was paused: a code for counters and
-/// programs, and a separate explanation.
+/// The reason why a notification or job was not delivered, or why an app was paused: a code for counters and programs, and an optional
+/// explanation.
 package struct Reason: Sendable, Equatable {
     /// The code, such as `BadDeviceToken`.
     package var code: Code
@@ -23,19 +23,19 @@ package struct Reason: Sendable, Equatable {
 
     package init(_ error: JobError) { self.init(.job(error.code), detail: "\(error)") }
 
-    /// The source of the code, and the code.
+    /// The code, by its source.
     package enum Code: Sendable, Hashable {
-        /// APNs' HTTP/2 interface.
+        /// A reason of APNs' HTTP/2 interface.
         case apns(APNSReason)
         case gateway(GatewayStatus)
-        /// A request that was not answered.
+        /// A request without an answer.
         case request(RequestFailure.Kind)
         /// An answer without a reason, with its HTTP status.
         case http(Int)
         /// A job that can't be read.
         case job(JobError.Code)
         case own(Own)
-        /// A reason that this version does not know, from APNs or, in Redis, from another worker or an operator.
+        /// A text that this version does not know: from APNs or, in Redis, from another worker or an operator.
         case other(String)
 
         package init(text: String) { self = Self.known[text] ?? .other(text) }
@@ -53,7 +53,7 @@ package struct Reason: Sendable, Equatable {
             }
         }
 
-        /// The value of the metrics' `reason` label. Unknown codes come from outside and must not become series.
+        /// The value of the metrics' `reason` label. Unknown codes come from other programs, and must not create series.
         package var label: String { Self.known[text] == nil ? "other" : text }
 
         package static var names: Set<String> { Set(known.keys) }
@@ -69,7 +69,7 @@ package struct Reason: Sendable, Equatable {
         }()
     }
 
-    /// The worker's own codes; ReasonRules.swift has a sentence about each.
+    /// The worker's own codes. ReasonRules.swift explains each in a sentence.
     package enum Own: String, CaseIterable, Sendable {
         case appPaused = "AppPaused"
         case attemptsExhausted = "AttemptsExhausted"
@@ -77,7 +77,7 @@ package struct Reason: Sendable, Equatable {
         case campaignLimited = "CampaignLimited"
         case campaignPaused = "CampaignPaused"
         case cancelled = "Cancelled"
-        /// The certificate is not for the topic of a gateway app, or not for that of a job or its push type.
+        /// The certificate does not cover the topic of a gateway app, or the topic of a job or its push type.
         case certificateNotForTopic = "CertificateNotForTopic"
         case drained = "Drained"
         case duplicate = "Duplicate"
@@ -101,8 +101,8 @@ package struct Reason: Sendable, Equatable {
         case unreadableClaim = "UnreadableClaim"
     }
 
-    /// The reason with which a job is dropped that a newer one has replaced. A job that APNs may have accepted was not
-    /// replaced: as with `on_uncertain: drop` it ends with the failure that leaves that open.
+    /// The reason of a job that a newer job has replaced. If APNs may have accepted the older job, it was not really replaced. It then
+    /// keeps its failure as the reason, as with `on_uncertain: drop`.
     init(replaced job: Job) {
         let kind = job.envelope.failure(in: job.body)?.reason.flatMap(RequestFailure.Kind.init(rawValue:))
         if let kind, kind.mayBeAccepted { self.init(.request(kind)) } else { self.init(.replaced) }
@@ -121,7 +121,7 @@ package struct Reason: Sendable, Equatable {
     /// The code and the detail on one line.
     package var explanation: String { detail.map { "\(code.text) (\($0))" } ?? code.text }
 
-    /// True if there was no answer at all.
+    /// True if there was no answer.
     var isNoAnswer: Bool { if case .request = code { true } else { false } }
 
     /// True if a connection was lost before the answer.
@@ -135,7 +135,7 @@ package struct Reason: Sendable, Equatable {
         code == .apns(.featureNotEnabled) || code == .apns(.broadcastFeatureNotEnabled)
     }
 
-    /// True for refusals that may concern only one signing key. `TopicDisallowed` would be the same with another.
+    /// True for refusals that may concern only one signing key. `TopicDisallowed` is not one, because all keys get it.
     package var concernsKey: Bool {
         switch code {
         case .apns(.invalidProviderToken), .apns(.forbidden), .apns(.unrelatedKeyIDInToken),

@@ -2,9 +2,10 @@ import APNS
 import PushJob
 
 extension Reason {
-    /// Returns the broken rule, or the cause, in a sentence. Answers of APNs are described as on Apple's page "Handling
-    /// notification responses from APNs".
-    /// - Parameter code: a reason as stored in Redis; the result is `nil` if this version does not know it.
+    /// Returns the broken rule or the cause in a sentence. For answers of APNs it follows Apple's page "Handling notification responses
+    /// from APNs".
+    /// - Parameter code: a reason as stored in Redis.
+    /// - Returns: `nil` if this version does not know the code.
     package static func rule(of code: String) -> String? {
         if let reason = APNSReason(rawValue: code) { return rule(of: reason) }
         if let own = Own(rawValue: code) { return rule(of: own) }

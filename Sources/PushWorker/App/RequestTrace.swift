@@ -5,8 +5,8 @@ import PushJob
 import Telemetry
 
 extension AppSender {
-    /// Records the spans and the exemplar of a request that has ended, if the producer's trace is sampled: the request, and
-    /// the wait before it.
+    /// Records two spans and an exemplar of a request that has ended, if the producer's trace is sampled. The spans are the request and the
+    /// wait before it.
     /// - Parameter time: the time from the submission of the request to its end, in microseconds.
     func trace(_ flight: FlightID, _ result: RequestResult, time: UInt32) {
         let id = inFlight[flight].job
@@ -34,7 +34,7 @@ extension AppSender {
         // A notification waits once, however often it is sent.
         if queuedSince >= 0, inFlight[flight].resends == 0 {
             let wait = Span.Context(traceID: producer.traceID, spanID: Span.newID())
-            // Producers' clocks may be ahead of this one.
+            // Producers' clocks may be ahead of this machine's.
             let since = UInt64(queuedSince) < start / 1_000_000 ? UInt64(queuedSince) * 1_000_000 : start
             spans.add(
                 Span(

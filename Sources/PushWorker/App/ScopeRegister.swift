@@ -4,22 +4,22 @@ import PushQueue
 
 /// The scopes of one lane by name, and their records for operators.
 ///
-/// A notification finds its scopes once, when its job is accepted; its answers use the indices.
+/// Scopes are found by name once, when a job is accepted. Answers use the indices.
 final class ScopeRegister {
     let scopes = Scopes()
 
     struct Key: Hashable {
         let scope: ScopeRecord.Scope
-        /// -1 for a scope that is no app's.
+        /// The index of the app; -1 for a scope that several apps may share.
         let app: ScopeID
         var name: ByteBuffer
-        /// That of a topic.
+        /// The push type of a topic.
         var pushType: PushType?
     }
 
     private var ids: [Key: ScopeID] = [:]
     private(set) var keys: [ScopeID: Key] = [:]
-    /// The last scope that was looked up: jobs of a campaign follow one another.
+    /// The last result of a look-up, because jobs of a campaign follow one another.
     private var last: (key: Key, id: ScopeID)?
 
     /// - Parameter kind: an app, a credential or an endpoint.
@@ -51,7 +51,7 @@ final class ScopeRegister {
             (key, id) = (keys[known] ?? asked, known)
             scopes.recordUse(id, now: now)
         } else {
-            // A copy: the name is a part of a claim, of which a mebibyte would stay as long as the scope.
+            // A copy, because the name is a part of a claim. Otherwise a mebibyte would be kept as long as the scope.
             key.name = ByteBuffer(bytes: asked.name.readableBytesView)
             let (new, forgotten) = scopes.add(kind, parent: parent, now: now)
             if let old = forgotten.flatMap({ keys.removeValue(forKey: $0) }) { ids[old] = nil }
@@ -70,7 +70,7 @@ final class ScopeRegister {
         case .topic: return (.topic, name + (key.pushType.map { " (\($0.name))" } ?? ""), appName(key.app))
         case .app: return (.app, name, name)
         case .credential, .endpoint:
-            // Unless several apps have it.
+            // The app is named only if no other app has the same credential or endpoint.
             let apps = scopes.apps(of: id)
             return (key.scope, name, apps.count == 1 ? appName(apps[0]) : nil)
         }
@@ -80,19 +80,18 @@ final class ScopeRegister {
 
     // MARK: Records
 
-    /// The number of failures that wait for another attempt from which a group is suspected although others of it are
-    /// accepted.
+    /// A group with this number of failures that wait for another attempt is suspected, even if other notifications of it are accepted.
     private static let suspicious = 3
-    /// The time since the last of them after which a suspicion ends.
+    /// A suspicion ends this long after the last failure, in milliseconds.
     private static let currency: Int64 = 60_000
 
     /// Returns the record of a scope.
-    /// - Parameter offset: the milliseconds by which Redis' clock is ahead of the lane's.
+    /// - Parameter offset: the difference of Redis' clock and the lane's, in milliseconds.
     func record(of id: ScopeID, _ state: ScopeRecord.State, offset: Int64) -> ScopeRecord {
         let scope = scopes[id]
         var (kind, name, app) = name(of: id)
         let failing = scope.failing
-        // One job of many that others are accepted beside is the culprit, not its group.
+        // If only one job of a group fails and others are accepted, the job is suspected instead of the group.
         if state == .suspected, kind == .campaign || kind == .topic, scope.fresh.failuresSinceProof == 0,
             let job = failing?.jobs.first, failing?.jobs.count == 1
         {
@@ -114,7 +113,7 @@ final class ScopeRegister {
         scope.kind == .app && (scope.failing.map { $0.last > scope.fresh.provedAt } ?? false)
     }
 
-    /// Returns the records of all slow and suspected scopes, the slow ones first and the wide ones before the narrow ones.
+    /// Returns the records of all slow and suspected scopes. Slow scopes are first, and wide scopes before narrow ones.
     func records(now: Int64, offset: Int64) -> [ScopeRecord] {
         guard scopes.hasFailures || !scopes.isQuiet else { return [] }
         var slow: [ScopeID] = []

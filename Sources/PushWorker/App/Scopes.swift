@@ -1,8 +1,8 @@
-/// The kinds of scopes that a failure may concern, from narrow to wide.
+/// The kinds of scopes that may be at fault for a failure, from narrow to wide.
 enum ScopeKind: Int, CaseIterable, Comparable {
     /// A job with many tokens.
     case job
-    /// A campaign of an app or, without one, an app's topic and push type.
+    /// A campaign of an app. Jobs without a campaign are grouped by the app's topic and their push type.
     case group
     /// An app: its configuration.
     case app
@@ -54,48 +54,47 @@ struct ScopePlace: Equatable {
     }
 }
 
-/// The judge of who is at fault: what one lane has heard about the scopes of its notifications. No I/O.
+/// Decides who is at fault, from the answers that one lane got about the scopes of its notifications. No I/O.
 ///
-/// Blame is as narrow as its evidence. It answers two questions: may this notification go now (``decide(_:isFresh:now:)``),
-/// and what follows from this answer (``recordProof(_:at:isFresh:now:)``, ``recordFailure(_:at:isFresh:now:)``)? Nothing is
-/// shared between lanes, so a worker behind a refusing proxy slows no other.
+/// Blame is as narrow as its evidence. ``decide(_:isFresh:now:)`` tells if a notification may be sent now.
+/// ``recordProof(_:at:isFresh:now:)`` and ``recordFailure(_:at:isFresh:now:)`` draw the conclusions from an answer. Lanes share nothing, so
+/// a worker behind a refusing proxy slows no other worker.
 ///
 /// All times are in milliseconds of the lane's clock.
 final class Scopes {
     /// The maximum number of groups and jobs that are remembered.
     static let maximumNarrow = 1000
-    /// The time without notifications after which a slow scope is forgotten.
+    /// A slow scope without notifications is forgotten after this time.
     static let memory: Int64 = 600_000
-    /// The time for which a fresh proof keeps retries from being slowed down.
+    /// For this time after a fresh proof, retries are not slowed down.
     static let proofForRetries: Int64 = 10_000
-    /// The minimum interval between the times at which the jobs of one scope that is set aside are due.
+    /// The minimum interval between the due times of two jobs of a scope that is set aside.
     static let dueInterval: Int64 = 10
-    /// The first and the longest time for which such jobs are deferred.
+    /// The shortest and the longest delay of jobs that are set aside.
     static let setAside: ClosedRange<Int64> = 1000...300_000
-    /// The age up to which a job that a wide scope sets aside returns soon: another lane may reach APNs on another way.
+    /// A job younger than this that a wide scope sets aside returns soon, because another lane may reach APNs on another way.
     static let young: Int64 = 5000
-    /// The least time without a probe after which a silence may have ended.
+    /// The minimum time without a probe after which a silence counts as ended.
     static let silentPatience: Int64 = 15_000
     /// The interval of probes while nothing is answered.
     static let silentInterval: Int64 = 5000
 
     struct Scope {
         let kind: ScopeKind
-        /// The scope that contains it: the app of a group, the group of a job.
+        /// The containing scope: the app of a group, or the group of a job.
         let parent: ScopeID
         var fresh = Measure()
         var retries = Measure()
-        /// The tokens that campaigns of this topic and push type found accepted.
+        /// The number of tokens of this topic and push type that APNs accepted for campaigns.
         fileprivate var acceptedOfCampaigns: UInt32 = 0
         fileprivate var acceptedOfCampaignsAt = Int64.min / 2
         var tokens = TokenTrust()
         var usedAt: Int64
-        /// The number of those that keep its index: jobs in the lane, apps, and scopes within it. While there are any, it is not
-        /// forgotten.
+        /// The number of jobs in the lane, apps and inner scopes that hold its index. While there are any, the scope is not forgotten.
         fileprivate(set) var users = 0
         /// The time of a group's last job with few tokens.
         fileprivate var hasFewAt = Int64.min / 2
-        /// The latest time at which a job that is set aside is due.
+        /// The latest due time of a job that is set aside.
         fileprivate var lastDue = Int64.min / 2
         fileprivate var turn = Int64.min / 2
         var failing: Failing?
@@ -119,12 +118,12 @@ final class Scopes {
         var since: Int64
         var last: Int64
         var jobs: [String] = []
-        /// The number of the scope's proofs when the failures began, and of the wider scope's.
+        /// The number of the scope's proofs when the failures began, and the number of the containing scope's proofs.
         var proved: UInt32
         var provedBefore: UInt32
     }
 
-    /// A change of one scope that operators should hear of.
+    /// A change of a scope that is logged for operators.
     struct Change: Equatable {
         var scope: ScopeID
         var isSlow: Bool
@@ -132,9 +131,9 @@ final class Scopes {
 
     var rules = ScopeKind.allCases.map(\.rules)
     private(set) var scopes: [Scope] = []
-    /// The scopes that are slow, in order of the time at which they became so.
+    /// The slow scopes, the longest slow first.
     private(set) var slow: [ScopeID] = []
-    /// The endpoints at which requests wait for long and nothing is answered.
+    /// The endpoints that have answered nothing for long although requests wait.
     private var silent: [ScopeID: Silence] = [:]
 
     private struct Silence {
@@ -144,20 +143,20 @@ final class Scopes {
     }
 
     private var changes: [Change] = []
-    /// The narrow scopes that were forgotten, for reuse.
+    /// The indices of forgotten narrow scopes, for reuse.
     private var free: [ScopeID] = []
-    /// Alternates between the newest and the longest waiting notification.
+    /// True if the next probe is the newest notification, false if it is the one that has waited longest. They alternate.
     private var takesNewest = false
 
-    /// True if any notification that failed waits, or did in the last minutes.
+    /// True if a notification failed in the last minutes and has to be tried again.
     private(set) var hasFailures = false
-    /// True if no scope is slow or silent, so that everything may go.
+    /// True if no scope is slow or silent, so that every notification may be sent.
     private(set) var isQuiet = true
 
     // MARK: Scopes
 
     /// Adds a scope.
-    /// - Returns: its index, and the index that was forgotten for it, if one was.
+    /// - Returns: the index of the new scope, and the index of a scope that was forgotten in its favor, if any.
     func add(_ kind: ScopeKind, parent: ScopeID = -1, now: Int64) -> (id: ScopeID, forgotten: ScopeID?) {
         let scope = Scope(kind: kind, parent: parent, usedAt: now)
         guard kind <= .group else {
@@ -174,20 +173,20 @@ final class Scopes {
         return (id, forgotten)
     }
 
-    /// Records that the index of a scope is kept, so that the scope is not forgotten before a ``release(_:)``.
+    /// Records that a caller holds the index of a scope, so that the scope is not forgotten before a ``release(_:)``.
     @inline(__always)
     func retain(_ id: ScopeID) { if id >= 0 { scopes[Int(id)].users += 1 } }
 
     @inline(__always)
     func release(_ id: ScopeID) { if id >= 0 { scopes[Int(id)].users -= 1 } }
 
-    /// Forgets a narrow scope if there are as many as may be remembered, apart from those that are in use.
+    /// Forgets the narrow scope that has been unused for longest, if as many as allowed are remembered.
     private func forgetLongestUnused() -> ScopeID? {
         guard scopes.count - free.count >= Self.maximumNarrow else { return nil }
         let unused = scopes.indices.filter {
             scopes[$0].kind <= .group && scopes[$0].usedAt >= 0 && scopes[$0].users == 0
         }
-        // A slow one only if all are: operators, who know of it, hear when it is good.
+        // A slow scope is forgotten only if all are slow, because operators know of it and wait for its end.
         func order(_ index: Int) -> (Int, Int64) { (scopes[index].isSlow ? 1 : 0, scopes[index].usedAt) }
         guard unused.count >= Self.maximumNarrow, let longest = unused.min(by: { order($0) < order($1) }) else {
             return nil
@@ -202,11 +201,11 @@ final class Scopes {
 
     subscript(id: ScopeID) -> Scope { scopes[Int(id)] }
 
-    /// Records that a job of a scope came, or waits.
+    /// Records that a job of a scope has arrived or waits.
     @inline(__always)
     func recordUse(_ id: ScopeID, now: Int64) { if id >= 0 { scopes[Int(id)].usedAt = now } }
 
-    /// Records that a job with few tokens came.
+    /// Records that a job with few tokens has arrived in a group.
     @inline(__always)
     func recordFew(_ id: ScopeID, now: Int64) { scopes[Int(id)].hasFewAt = now }
 
@@ -227,7 +226,7 @@ final class Scopes {
         update(id)
     }
 
-    /// Forgets what was heard of a scope, because its configuration, credential or connection is another one.
+    /// Forgets the answers about a scope, because its configuration, credential or connection has changed.
     func reset(_ id: ScopeID) {
         guard id >= 0 else { return }
         if scopes[Int(id)].fresh.isSlow { changes.append(Change(scope: id, isSlow: false)) }
@@ -237,7 +236,7 @@ final class Scopes {
         update(id)
     }
 
-    /// Forgets what was heard of an app's groups and jobs.
+    /// Forgets the answers about an app's groups and jobs.
     func resetGroups(of app: ScopeID) {
         for index in scopes.indices where scopes[index].usedAt >= 0 {
             let scope = scopes[index]
@@ -289,11 +288,11 @@ final class Scopes {
         }
     }
 
-    /// Records an answer that may concern scopes, or the lack of one.
+    /// Records a failure that some scopes may be at fault for: a bad answer, or no answer.
     ///
-    /// Narrow scopes hear it first, so that a campaign that is refused is slowed before the endpoint can be. A slow narrow
-    /// scope is no witness against a wider one unless all of the narrow ones are slow, and what a notification meets
-    /// while a wider scope is slow says nothing of the narrower ones.
+    /// Narrow scopes count it first, so that a refused campaign is slowed before the endpoint is. A failure in a slow narrow scope does not
+    /// count against a wider scope, unless all narrow scopes are slow. A failure does not count against a narrow scope while a wider scope
+    /// is slow.
     func recordFailure(_ set: ScopeSet, at place: ScopePlace, isFresh: Bool, now: Int64) {
         let kinds = ScopeKind.allCases.filter { set.contains(ScopeSet($0)) && place[$0] >= 0 }
         guard isFresh else {
@@ -316,7 +315,7 @@ final class Scopes {
         }
     }
 
-    /// True if all groups within a wide scope that have jobs are slow. Of a group, all its jobs with many tokens.
+    /// True if everything within a scope that had jobs lately is slow: the groups of a wide scope, or the jobs with many tokens of a group.
     private func areAllSlow(within place: ScopePlace, _ kind: ScopeKind, now: Int64) -> Bool {
         scopes.allSatisfy { scope in
             guard scope.usedAt >= now - Measure.life else { return true }
@@ -332,12 +331,12 @@ final class Scopes {
         }
     }
 
-    /// The apps of each credential and endpoint; see ``join(app:credential:endpoint:)``.
+    /// The credentials and the endpoint of each app.
     private var members: [ScopeID: (credentials: Set<ScopeID>, endpoint: ScopeID)] = [:]
 
     func join(app: ScopeID, credentials: Set<ScopeID>, endpoint: ScopeID) { members[app] = (credentials, endpoint) }
 
-    /// True if a scope that contains this one is slow or silent, so that its own failures show nothing.
+    /// True if a containing scope is slow or silent, so that the scope's own failures show nothing.
     func isWithinSlow(_ id: ScopeID) -> Bool {
         let scope = self[id]
         guard scope.kind <= .app else { return false }
@@ -379,7 +378,7 @@ final class Scopes {
 
     // MARK: Silence
 
-    /// Records that a request has waited long and nothing was answered since it was sent.
+    /// Records that a request has waited for long, and that nothing was answered since it was sent.
     func recordSilence(of endpoint: ScopeID, now: Int64) {
         guard silent[endpoint] == nil else { return }
         silent[endpoint] = Silence(since: now, next: now, probedAt: now)
@@ -395,13 +394,13 @@ final class Scopes {
 
     func isSilent(_ endpoint: ScopeID) -> Bool { silent[endpoint] != nil }
 
-    /// True if a scope is slow, or an endpoint that answers nothing.
+    /// True for a slow scope, and for an endpoint that answers nothing.
     func isSlowOrSilent(_ id: ScopeID) -> Bool { self[id].fresh.isSlow || isSilent(id) }
 
     func silentSince(_ endpoint: ScopeID) -> Int64? { silent[endpoint]?.since }
 
-    /// True if no notification has come for so long that another lane may have those that were set aside. They return
-    /// after half the time for which the silence had lasted.
+    /// True if a silent endpoint got no probe for so long that another lane may have its jobs: jobs that were set aside return after half
+    /// the duration of the silence.
     func isIdleSilence(_ endpoint: ScopeID, now: Int64) -> Bool {
         silent[endpoint].map { now - $0.probedAt >= max(Self.silentPatience, $0.probedAt - $0.since) } ?? false
     }
@@ -410,9 +409,9 @@ final class Scopes {
 
     enum Decision: Equatable {
         case send
-        /// It may go, as a probe of some scopes.
+        /// It may be sent, as a probe of some scopes.
         case probe
-        /// It waits for the narrowest scope that has no place for it.
+        /// It waits for the narrowest scope that allows no probe now.
         case wait(ScopeKind)
     }
 
@@ -443,7 +442,7 @@ final class Scopes {
     }
 
     /// Records that a notification was submitted.
-    /// - Returns: the scopes that it probes, for ``recordEnd(_:at:isFresh:)``.
+    /// - Returns: the scopes that the notification probes, for ``recordEnd(_:at:isFresh:)``.
     func recordSubmission(at place: ScopePlace, isFresh: Bool, now: Int64) -> ScopeSet {
         guard !isQuiet else { return [] }
         var probed: ScopeSet = []
@@ -465,7 +464,7 @@ final class Scopes {
         return probed
     }
 
-    /// Records that a probe has ended, in whatever way.
+    /// Records the end of a probe. It frees a place for the next one, whatever the answer was.
     func recordEnd(_ probed: ScopeSet, at place: ScopePlace, isFresh: Bool) {
         for kind in ScopeKind.allCases where probed.contains(ScopeSet(kind)) && place[kind] >= 0 {
             if isFresh {
@@ -476,17 +475,17 @@ final class Scopes {
         }
     }
 
-    /// The notifications of one group that wait.
+    /// The waiting notifications of one group.
     struct Candidate: Equatable {
         var place: ScopePlace
-        /// The times at which the longest waiting one and the newest one came.
+        /// The arrival times of the notification that has waited longest and of the newest.
         var oldest: Int64
         var newest: Int64
     }
 
-    /// Chooses the group whose notification goes next: probes are alternately the newest and the longest waiting, and
-    /// groups that are not slow come before slow ones, then in turn.
-    /// - Returns: the index of the candidate, and true for its newest notification; `nil` without candidates that may go.
+    /// Chooses the group of the next probe. Probes are alternately the newest notification and the one that has waited longest. Groups that
+    /// are not slow come before slow groups, which take turns.
+    /// - Returns: the index of the candidate, and true for its newest notification; `nil` if no candidate may be sent.
     func choose(_ candidates: [Candidate], now: Int64) -> (index: Int, newest: Bool)? {
         let able = candidates.indices.filter { index in
             if case .wait = decide(candidates[index].place, isFresh: true, now: now) { false } else { true }
@@ -513,7 +512,7 @@ final class Scopes {
         return some.min { (turn($0), candidates[$0].oldest) < (turn($1), candidates[$1].oldest) }.map { ($0, false) }
     }
 
-    /// Returns the milliseconds for which a job of a scope is set aside. At most a hundred of a scope are due per second.
+    /// Returns the delay in milliseconds of a job of a scope that is set aside. At most a hundred jobs of a scope are due per second.
     /// - Parameters:
     ///   - age: the milliseconds since the job was first seen.
     ///   - share: a random number from 0 to 1, evenly distributed.
@@ -532,7 +531,7 @@ final class Scopes {
         return scopes[Int(id)].lastDue - now
     }
 
-    /// The time at which a probe could go next, if that is known.
+    /// The time of the next possible probe, unless that depends on an answer.
     func nextProbe(after now: Int64) -> Int64? {
         var times = slow.flatMap { [self[$0].fresh.nextProbe, self[$0].retries.nextProbe] }.compactMap(\.self)
         times += silent.values.map(\.next)
@@ -589,24 +588,24 @@ final class Scopes {
 
     // MARK: Tokens
 
-    /// The time for which an accepted token shows that its topic and environment are right.
+    /// An accepted token shows for this time that its topic and environment are right, in milliseconds.
     static let proofOfAddress: Int64 = 24 * 3_600_000
 
-    /// Records that APNs reported a token as bad that has not been reported before.
+    /// Records the first report of APNs that a token is bad.
     /// - Parameter token: a hash of the token.
     func recordBadToken(_ token: Int, at place: ScopePlace) {
         let group = Int(place.group)
         scopes[group].tokens.recordBad(token, accepted: scopes[group].accepted)
         guard place.address >= 0 else { return }
-        // A bad campaign is no witness against the tokens of others.
+        // A campaign with many bad tokens does not count against its topic, whose other tokens may be good.
         guard scopes[group].tokens.isTrusted(accepted: scopes[group].accepted) != false else { return }
         let address = Int(place.address)
         scopes[address].tokens.recordBad(token, accepted: scopes[address].accepted)
     }
 
-    /// Returns whether the report of a bad token is believed.
-    /// - Parameter failedAt: the time at which the token was last reported; `nil` if it never was. What was accepted before
-    ///   says nothing of an environment that has changed since.
+    /// Decides if a report that a token is bad is believed.
+    /// - Parameter failedAt: the time of the token's last report; `nil` for the first. Tokens accepted before it prove nothing, because the
+    ///   environment may have changed since.
     func judgeToken(at place: ScopePlace, failedAt: Int64? = nil, now: Int64) -> TokenTrust.Judgement {
         let group = scopes[Int(place.group)]
         let address = scopes[Int(place.address >= 0 ? place.address : place.group)]
@@ -619,7 +618,7 @@ final class Scopes {
 
     // MARK: Records
 
-    /// Records the failure of a notification that will be tried again, for records.
+    /// Describes the failure of a notification that will be tried again, for ``ScopeRegister``'s records.
     func describe(
         _ set: ScopeSet, at place: ScopePlace, reason: String, status: Int?, job: @autoclosure () -> String?,
         isFresh: Bool, now: Int64
@@ -649,13 +648,13 @@ final class Scopes {
         }
     }
 
-    /// The number of notifications of a scope that failed or were accepted since its failures began.
+    /// The number of notifications of a scope that failed or were accepted since the scope's failures began.
     func sent(_ id: ScopeID) -> Int {
         guard let failing = self[id].failing else { return 0 }
         return failing.count + Int(self[id].fresh.proofs &- failing.proved)
     }
 
-    /// The number of notifications of others that were accepted since the failures of a scope began.
+    /// The number of accepted notifications of the containing scope since the scope's failures began.
     func othersDelivered(_ id: ScopeID) -> Int {
         let scope = self[id]
         guard let failing = scope.failing, scope.kind <= .group, scope.parent >= 0 else { return 0 }
@@ -663,29 +662,29 @@ final class Scopes {
     }
 }
 
-/// The tokens of a group: how many of the last 32 distinct ones were accepted. No I/O.
+/// The share of accepted tokens among the last 32 distinct tokens of a group. No I/O.
 ///
-/// A worker that uses the wrong environment or topic gets `BadDeviceToken` or `DeviceTokenNotForTopic` for tokens that are
-/// valid elsewhere, so such an answer is believed only while at least half of the others are accepted.
+/// A worker with the wrong environment or topic gets `BadDeviceToken` or `DeviceTokenNotForTopic` for tokens that are valid elsewhere. So
+/// such an answer is believed only while APNs accepts at least half of the other tokens.
 struct TokenTrust {
     enum Judgement: Equatable {
         /// The token is invalid.
         case believed
-        /// Too few of the group are accepted, while others of its topic and environment are.
+        /// APNs accepts too few tokens of the group, but others of its topic and environment.
         case held
-        /// Nothing is accepted: the topic or the environment of the configuration is wrong.
+        /// APNs accepts no token, so the topic or the environment of the configuration is wrong.
         case configuration
     }
 
     private static let most = 32
-    /// The number of known tokens below which a group is judged with its app.
+    /// A group with fewer known tokens is judged with its topic.
     private static let fewest = 8
 
-    /// The last tokens, the newest in the lowest bit; 1 was accepted.
+    /// The last tokens, the newest in the lowest bit. A set bit is an accepted token.
     private var last: UInt32 = 0
     private var known = 0
     private var noted: UInt32 = 0
-    /// The hashes of the last bad ones.
+    /// The hashes of the last bad tokens.
     private var bad: [Int] = []
 
     /// - Parameter accepted: the number of accepted tokens so far.
@@ -712,7 +711,7 @@ struct TokenTrust {
         return good * 2 >= known
     }
 
-    /// The same, but `nil` while too few are known.
+    /// True while at least half of the last tokens were accepted; `nil` while too few are known.
     fileprivate func isTrusted(accepted: UInt32) -> Bool? {
         let (good, known) = share(accepted: accepted)
         return known < Self.fewest ? nil : good * 2 >= known

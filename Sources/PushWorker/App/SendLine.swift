@@ -7,7 +7,7 @@ struct SendLine {
     var ready = ReadyLine()
     /// Notifications to resend at once, by ``Isolation``; see ``gatherResends(in:)``.
     var resends = [Line<FlightID>](repeating: Line(), count: Isolation.allCases.count)
-    /// Notifications just returned by a shared connection, in the order in which they were sent.
+    /// Notifications that a shared connection has just returned, in the order of their submission.
     private var returned = Line<FlightID>()
     /// The time of the last progress of isolated notifications.
     var isolatedMoved = NIODeadline.distantPast
@@ -32,8 +32,7 @@ struct SendLine {
         resends[isolation.rawValue].append(flight, in: table)
     }
 
-    /// Moves returned notifications before those already waiting to be resent: they were resent earlier, so they
-    /// were before them.
+    /// Moves returned notifications to the front of the resends, because they were sent before those that wait there.
     mutating func gatherResends(in table: Table<FlightID, InFlight>) {
         guard !returned.isEmpty else { return }
         resends[0].prepend(contentsOf: returned, in: table)
@@ -41,8 +40,8 @@ struct SendLine {
     }
 }
 
-/// Jobs of an app that wait to be submitted. Those that failed before let the others go first, except for one turn of eight, as
-/// in a claim: those that fail again and again must not delay the others.
+/// Jobs of an app that wait to be submitted. Jobs that have failed get one turn in eight, as in a claim. Jobs that fail again and again
+/// must not delay the others.
 struct ReadyLine {
     private(set) var fresh = Line<JobID>()
     private(set) var failed = Line<JobID>()
@@ -71,10 +70,9 @@ struct ReadyLine {
     }
 }
 
-/// The pace at which notifications end. Those that will soon have their turn are claimed before, so that nothing waits for
-/// Redis.
+/// Measures how fast notifications end. Jobs that will soon get a stream are claimed ahead, so that no stream waits for Redis.
 struct EndPace {
-    /// The time for which notifications are claimed ahead.
+    /// As many notifications are claimed ahead as end within this time.
     private static let horizon = TimeAmount.milliseconds(20)
     private static let maximum = 512
 
@@ -85,7 +83,7 @@ struct EndPace {
 
     mutating func recordEnd() { ended += 1 }
 
-    /// Measures the pace since the last call. Call this several times per second.
+    /// Measures the pace since the last call. Must be called several times per second.
     mutating func measure(now: NIODeadline) {
         let elapsed = Int(max(1, (now - since).nanoseconds))
         ahead = min(Self.maximum, ended * Int(Self.horizon.nanoseconds) / elapsed)

@@ -4,7 +4,7 @@ import Logging
 import NIOCore
 import TLS
 
-/// The configuration of an app's transport, ready to be created on an event loop.
+/// The configuration of an app's transport. Making the transport from it can't fail.
 enum TransportConfiguration: Sendable {
     case http2(ConnectionPool.Configuration)
     case gateway(GatewayPool.Configuration)

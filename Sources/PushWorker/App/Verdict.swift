@@ -1,48 +1,47 @@
 import APNS
 import LegacyAPNS
 
-/// The meaning of the end of a request for its notification. All answers of APNs are interpreted here.
+/// The meaning of a request's end for its notification. All answers of APNs are interpreted here.
 package enum Verdict: Sendable, Equatable {
     case delivered
-    /// The device token is invalid, since a time in milliseconds since 1970 if APNs gave one.
+    /// The device token is invalid. `since`: the time given by APNs, in milliseconds since 1970.
     case tokenInvalid(reason: Reason, since: Int64?)
-    /// APNs reports the device token as bad, which it also does if the worker uses the wrong environment or topic. Its
-    /// answers about the app's other tokens decide.
+    /// APNs reports the device token as bad. It also does that if the worker uses the wrong environment or topic, so answers about the
+    /// app's other tokens decide.
     case tokenSuspect(reason: Reason)
-    /// Retry after a growing pause; an attempt is spent. `isUncertain`: APNs may have accepted it already.
+    /// Retry after a growing pause, and spend an attempt. `isUncertain`: true if APNs may have accepted the notification already.
     case retry(reason: Reason, retryAfter: Int?, isUncertain: Bool)
-    /// The servers are failing: retry after a growing pause, without spending an attempt while the notification's time
-    /// budget lasts.
+    /// The servers are failing: retry after a growing pause. No attempt is spent while the notification's time budget lasts.
     case serverError(reason: Reason, retryAfter: Int?)
-    /// Retry after a growing pause, like all other notifications for the device; an attempt is spent.
+    /// Retry after a growing pause, like all other notifications for the device, and spend an attempt.
     case throttled(reason: Reason, retryAfter: Int?)
     /// Resend at once on another connection, as if it had not been sent.
     case resend(after: RequestFailure.Kind)
-    /// It was in flight with others when the connection was lost, and may be the cause or not: resend at once, apart from
-    /// most others. APNs may have accepted it already.
+    /// It lost its connection together with others, and may be the cause: resend at once, apart from most others. APNs may have accepted it
+    /// already.
     case resendApart(reason: Reason)
-    /// Its connection turned out to be stale: resend at once on another one. APNs may have accepted it already.
+    /// Its connection was stale: resend at once on another connection. APNs may have accepted it already.
     case resendUncertain(reason: Reason)
-    /// APNs refuses the connection: resend at once on a new one, without spending an attempt. If that is refused too, the
-    /// credential is.
+    /// APNs refuses the connection: resend at once on a new connection, without spending an attempt. If APNs refuses that too, the
+    /// credential is at fault.
     case retireConnection(reason: Reason)
-    /// APNs refuses the credential, or what it may do: retry, at first on a new connection.
+    /// APNs refuses the credential, or a right of it: retry, at first on a new connection.
     case refused(reason: Reason)
-    /// The app's configuration is at fault, if its answers show that: retry without spending an attempt.
+    /// The app's configuration is probably at fault: retry without spending an attempt.
     case misconfigured(reason: Reason)
-    /// APNs refuses a topic that follows from the job's push type. Whether the job or the credential is at fault shows
-    /// in the answers to the app's plain topic.
+    /// APNs refuses a topic that follows from the job's push type. Answers to the app's plain topic show if the job or the credential is at
+    /// fault.
     case pushTypeRefused(reason: Reason)
-    /// An answer that APNs would not give, such as that of a proxy: as an unknown reason.
+    /// An answer that APNs would not give, for example a proxy's: treated like an unknown reason.
     case unexplained(reason: Reason)
     /// Defer without spending an attempt; the app's other notifications are still sent.
     case deferred(reason: Reason)
-    /// A reason that this version does not know: a few attempts, minutes apart, and then a dead letter.
+    /// A reason that this version does not know: retry a few times, minutes apart, and then end as a dead letter.
     case unknown(reason: Reason)
     /// It will never be delivered.
     case dead(reason: Reason)
 
-    /// The source of a notification's topic, which decides what is at fault if APNs refuses it.
+    /// The source of a notification's topic. It decides what is at fault if APNs refuses the topic.
     package enum TopicSource: UInt8, Sendable {
         /// The app's configuration.
         case app
@@ -53,9 +52,8 @@ package enum Verdict: Sendable, Equatable {
     }
 
     /// - Parameters:
-    ///   - result: the result of the request.
-    ///   - topic: the source of its topic.
-    ///   - isOnChannel: true for a broadcast, which has no device that an answer could concern.
+    ///   - topic: the source of the request's topic.
+    ///   - isOnChannel: true for a broadcast, which has no device token that could be invalid.
     package init(_ result: RequestResult, topic: TopicSource, isOnChannel: Bool = false) {
         switch result {
         case .notProcessed(let failure):
@@ -93,9 +91,9 @@ package enum Verdict: Sendable, Equatable {
         // The topic is the certificate's, and so the same for all notifications of the app.
         case .missingTopic, .invalidTopicSize:
             self = .misconfigured(reason: Reason(code, detail: "is the certificate right?"))
-        // Also the status of tokens that belong to the other environment or to another app's certificate.
+        // The gateway also sends this for tokens of the other environment or of another app's certificate.
         case .invalidToken: self = .tokenSuspect(reason: Reason(code))
-        // The gateway does not know this frame type, which would be the same for all notifications.
+        // The gateway does not know this frame type, so it would refuse all notifications.
         case .protocolError:
             self = .misconfigured(reason: Reason(code, detail: "does the gateway support this frame format?"))
         }
@@ -131,7 +129,7 @@ package enum Verdict: Sendable, Equatable {
             self = .throttled(reason: reason, retryAfter: response.retryAfter)
         case .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
             self = .serverError(reason: reason, retryAfter: response.retryAfter)
-        // The app can't send broadcasts until its owner enables them at Apple; everything else works.
+        // Only broadcasts are refused, until the app's owner enables them at Apple.
         case .featureNotEnabled, .broadcastFeatureNotEnabled:
             self = .deferred(reason: reason)
         case .expiredProviderToken, .tooManyProviderTokenUpdates, .unrelatedKeyIDInToken:
@@ -142,7 +140,7 @@ package enum Verdict: Sendable, Equatable {
         case .topicDisallowed, .topicMismatch, .badTopic, .missingTopic:
             switch topic {
             case .app: self = .misconfigured(reason: reason)
-            // Each request has a topic.
+            // A missing topic is not the push type's fault, because each request has a topic.
             case .pushType:
                 self = known == .missingTopic ? .misconfigured(reason: reason) : .pushTypeRefused(reason: reason)
             case .job: self = .dead(reason: reason)
@@ -156,8 +154,7 @@ package enum Verdict: Sendable, Equatable {
         }
     }
 
-    /// Creates the meaning of an answer without a reason, with a reason that does not belong to its status, or with one
-    /// that Apple has added since.
+    /// Creates the meaning of an answer without a reason that this version knows and that belongs to its status.
     private init(byStatus response: Response) {
         let status = response.status
         let misplaced = response.reason.map { "the answer's reason, \($0.rawValue), does not belong to its status" }
@@ -168,11 +165,10 @@ package enum Verdict: Sendable, Equatable {
         // A proxy may answer this for every token.
         case 410 where reason.isGoneWithoutReason && misplaced == nil: self = .unexplained(reason: reason)
         case 410 where response.timestamp != nil: self = .tokenInvalid(reason: reason, since: response.timestamp)
-        // Whatever the origin of the answer, only this notification is too large.
+        // Only this notification is too large, whatever server answered.
         case 413: self = .dead(reason: reason)
         case 500...599: self = .serverError(reason: reason, retryAfter: response.retryAfter)
-        // APNs gives a reason with each refusal, and sends no 2xx except 200 and no redirects: another server is
-        // answering.
+        // APNs gives a reason with each refusal, and sends no redirects and no 2xx except 200. So another server has answered.
         case _ where response.reasonText == nil, ..<400, 600...: self = .unexplained(reason: .notAPNs(status: status))
         case 429: self = .retry(reason: reason, retryAfter: response.retryAfter, isUncertain: false)
         default: self = .unknown(reason: reason)
