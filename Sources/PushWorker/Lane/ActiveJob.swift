@@ -4,80 +4,74 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A claimed job in the hands of a lane.
+/// A claimed job that a lane works on.
 ///
-/// Small on purpose: most jobs are delivered at once and need only their claim. Everything else is read from the body
-/// again when it is needed.
+/// Kept small, because most jobs are delivered at once and need only their claim. Everything else is read from the body again if it is
+/// needed.
 struct ActiveJob: LinkedEntry {
     var claim = ClaimID.none
-    /// The claimed bytes. `nil` only in an empty table entry: the reference count of a shared empty buffer would be
-    /// contended by all lanes.
+    /// The claimed bytes; `nil` only in an empty table entry. A shared empty buffer would not do: all lanes would contend for its reference
+    /// count.
     var body: ByteBuffer?
     /// The notification of a job with one token, until it is submitted.
     var notification: Notification?
     var fanOut: FanOut?
-    /// The outcomes of its notifications; `nil` while a plain delivery is all there is to record.
+    /// The outcomes of its notifications; `nil` while there is nothing to record beyond a plain delivery.
     var tally: JobTally?
     var app = AppID(index: 0)
     var queue = QueueID(index: 0)
     var next = -1
-    /// The time at which the job was first seen, in milliseconds of Redis' clock. Durations count from it.
+    /// The time of the job's first sighting, in milliseconds of Redis' clock. Its durations start then.
     var firstSeen: Int64 = 0
-    /// The time at which it joined its app's line.
+    /// The time of its arrival in its app's line.
     var readySince = NIODeadline.distantPast
-    /// The time at which Redis last said that no newer job has its `replaces`; never past for a job without.
+    /// The time of Redis' last answer that no newer job has its `replaces`; `distantFuture` for a job without `replaces`.
     var confirmedAt = NIODeadline.distantFuture
-    /// The time since which it waits to be sent, in milliseconds of Redis' clock; -1 if its wait must not be measured.
+    /// The start of its wait, in milliseconds of Redis' clock; -1 if the wait must not be measured.
     var queuedSince: Int64 = -1
     /// The number of notifications that have not ended, unsubmitted ones included.
     var open = 0
     var unsubmitted = 0
-    /// The generation of the queue's lease under which the job was claimed. Claims of an earlier generation belong to
-    /// other lanes.
+    /// The generation of the queue's lease when the job was claimed. Claims of earlier generations belong to other lanes.
     var generation = 0
-    /// True for a job in Sidekiq's or Resque's format.
     var isSidekiq = false
     var topicSource = Verdict.TopicSource.app
-    /// True if the job requests its results, regardless of what the queue keeps.
+    /// True if the job asks for its results, even if the queue keeps none.
     var keepsResult = false
-    /// True if its spans or exemplars are recorded.
     var isTraced = false
     var hasCampaign = false
-    /// True if its notification is a broadcast on a channel rather than for a device.
     var isOnChannel = false
     /// The scopes of its notifications, apart from those of its app; see ``ScopePlace``.
     var groupScope: ScopeID = -1
     var addressScope: ScopeID = -1
     var jobScope: ScopeID = -1
-    /// True if it is a scope of its own.
+    /// True if the job is a scope of its own.
     var hasManyTokens: Bool { jobScope >= 0 }
-    /// True until a notification of it has failed. A deferral is no failure.
+    /// True until one of its notifications fails. A deferral is not a failure.
     var isFresh = true
-    /// The isolation in which its notifications are sent, because they may have been the cause of a lost connection.
+    /// The isolation of its notifications, because they may have caused the loss of a connection.
     var isolation = Isolation.shared
-    /// True if a drain left its notification unsent. The job is then released, not settled.
+    /// True if a drain left a notification of it unsent. The job is then released instead of settled.
     var isAbandoned = false
-    /// The metrics series of its notifications; see ``LaneMetrics/series(app:queue:pushType:)``.
     var series: UInt32 = 0
 
-    /// The claim under which the job was accepted; its identity is derived from it if it has no id.
+    /// The job's first claim on this lane. If the job has no id, its identity is derived from this claim.
     var firstClaim: ClaimID { fanOut?.claim ?? claim }
 
-    /// The decoded job. One with a single token is decoded again, which can't fail because it was decoded when it was
-    /// claimed.
+    /// The decoded job. A job with one token is decoded again, which can't fail because it was decoded when it was claimed.
     var job: Job? {
         if let fanOut { return fanOut.job }
         return body.flatMap { try? JobDecoder.decode($0, as: isSidekiq ? .sidekiq(classes: []) : .native) }
     }
 }
 
-/// The state of a job with many tokens. The shared parts of its notifications are prepared once.
+/// The state of a job with many tokens, with the shared parts of its notifications.
 final class FanOut {
     /// The job's claim before any part of it was settled.
     let claim: ClaimID
     /// A notification without token and `apns-id`.
     let template: Notification
-    /// The id from which `apns-id`s are derived.
+    /// The source of the notifications' `apns-id`s.
     let identity: ByteBuffer
     private let seed: APNSID.Seed
     let job: Job
@@ -87,9 +81,9 @@ final class FanOut {
     var position = 0
     /// The positions of tokens known to be invalid.
     var suppressed: Set<Int> = []
-    /// The range of the producer's bytes in the claimed job as Redis has it.
+    /// The range of the producer's bytes in the claimed job in Redis.
     var original: Range<Int>
-    /// The number of times that some notifications were settled before the others had ended.
+    /// The number of parts that were settled before the rest had ended.
     var parts = 0
 
     init(
@@ -106,7 +100,7 @@ final class FanOut {
     }
 
     func notification(to token: DeviceToken) -> Notification {
-        // Made in one expression, because the compiler copies a large value that is changed afterwards.
+        // In one expression, because the compiler copies a large value that is changed afterwards.
         Notification(
             deviceToken: token, payload: template.payload, topic: template.topic, pushType: template.pushType,
             unknownPushType: template.unknownPushType, priority: template.priority, expiration: template.expiration,
@@ -118,38 +112,36 @@ final class FanOut {
 struct InFlight: LinkedEntry {
     var job = JobID(index: -1)
     var next = -1
-    /// The token; `nil` for a job with only one.
+    /// The device token; `nil` if the job has only one.
     var deviceToken: DeviceToken?
-    /// The time at which the provider token of its request was signed, in seconds since 1970.
+    /// The time of the signature of its request's provider token, in seconds since 1970.
     var providerTokenIssuedAt: Int64 = 0
-    /// The index of the signing key of that token.
+    /// The index of that token's signing key.
     var key: UInt8 = 0
     /// The number of resends that spent no attempt.
     var resends: UInt8 = 0
-    /// The slow scopes that it probes.
     var probed: ScopeSet = []
-    /// True if it was refused, and is sent again on a connection of its own.
+    /// True if it was refused, and is sent again on a separate connection.
     var isSecondTry = false
-    /// True if APNs may have accepted it, and it is sent again at once.
+    /// True if it is sent again although APNs may have accepted it.
     var mayBeAccepted = false
-    /// True if it has failed since its job was claimed, and is sent again at once.
+    /// True if it has failed since its job was claimed, and is sent again.
     var hasFailed = false
-    /// The isolation in which it is sent, or will be sent again.
     var isolation = Isolation.shared
     /// The time of its submission; see ``LaneMetrics/time()``.
     var submittedAt: UInt32 = 0
 }
 
-/// The outcomes of one job's notifications, collected until they are written: when all have ended or, for a job that
-/// waits for some of them, in parts.
+/// The outcomes of one job's notifications, collected until they are written. That is when all have ended. If some take long, the others
+/// are written before, as a part.
 final class JobTally {
     /// The outcomes that need only a count; dead letters are in ``dead``.
     private(set) var outcomes = OutcomeCounts()
-    /// The tokens that have become invalid. They are written to the set before the job is settled.
+    /// The tokens that became invalid. They are written to the set before the job is settled.
     var invalidTokens: [InvalidToken] = []
-    /// The number of notifications sent again because no answer arrived.
+    /// The number of notifications that were sent again because there was no answer.
     var unanswered = 0
-    /// The number of notifications that an earlier holder of the job may have sent, counted once per reclaim.
+    /// The number of notifications that an earlier holder of the job may have sent, once per reclaim.
     var reclaimed = 0
     /// The notifications that will be sent later.
     private(set) var postponed: [Postponed] = []
@@ -157,26 +149,27 @@ final class JobTally {
     var results = PackedResults()
     /// The dead and cancelled notifications, by reason.
     private(set) var dead: [Dead] = []
-    /// The time from enqueueing to the first delivery in milliseconds, and the times of the others, for the counters of
-    /// a campaign. Most jobs have one notification.
+    /// The time from enqueueing to the first delivery in milliseconds, for the counters of a campaign. The times of further deliveries are
+    /// in ``latencies``.
     private(set) var latency: Int?
     private(set) var latencies: LatencyCounts?
-    /// The fates of all notifications, also of those that an earlier tally of the job had.
+    /// The fates of all notifications, including those of the job's earlier tallies.
     private var fates: Fates
-    /// Why notifications were dropped without being sent, and how many: another job has reserved the id, or has the
-    /// same `replaces` and is newer.
+    /// The number of notifications that were dropped without being sent, and the reason: another job has reserved the id, or a newer job
+    /// has the same `replaces`.
     private(set) var superfluous: (reason: Reason, count: Int)?
-    /// True if a notification may have been delivered, apart from those that the counts show.
+    /// True if a notification may have been delivered that the counts do not show as delivered.
     var mayBeDelivered = false
-    /// True if the job's reservation outlives it: notifications were or may have been delivered, or go their own ways.
+    /// True if the job's reservation outlives the job: notifications were or may have been delivered, or several parts return to Redis.
     var keepsReservation: Bool {
         mayBeDelivered || possibleDuplicates > 0 || postponed.count > 1 || fates.contains(.ended(.delivered))
             || fates.contains(.ended(.dropped))
     }
-    /// True if the ledger watches how long its outcomes wait to be written.
+    /// True if the ledger limits how long its outcomes remain unwritten.
     var isWatched = false
 
-    /// The number of groups of postponed notifications beyond which the delays within a group may differ more.
+    /// The maximum number of groups of postponed notifications while delays within a group are about the same. Beyond it, notifications
+    /// join the group with the nearest delay.
     private static let maximumGroups = 8
 
     private struct Fates: OptionSet {
@@ -189,7 +182,7 @@ final class JobTally {
         var onlyOutcome: Outcome? { Outcome.allCases.first { self == .ended($0) } }
     }
 
-    /// - Parameter earlier: the job's tally of the notifications that were written before.
+    /// - Parameter earlier: the job's tally of notifications that were written before.
     init(after earlier: JobTally? = nil) {
         fates = earlier?.fates ?? []
         mayBeDelivered = earlier.map { $0.keepsReservation || !$0.postponed.isEmpty } ?? false
@@ -197,14 +190,14 @@ final class JobTally {
 
     var isEmpty: Bool { outcomes.total == 0 && postponed.isEmpty && dead.isEmpty }
 
-    /// The number of requests sent, or still to be sent, although APNs may have accepted an earlier one.
+    /// The number of requests that are sent again although APNs may have accepted an earlier one.
     var possibleDuplicates: Int { unanswered + reclaimed }
 
     /// The recipients of some notifications of a job.
     enum Recipients {
-        /// All of the job's, as the job has them.
+        /// All recipients of the job.
         case all(count: Int)
-        /// Only the notifications to these tokens, as text.
+        /// Only these tokens, as text.
         case some([ByteBuffer])
 
         var count: Int {
@@ -220,7 +213,7 @@ final class JobTally {
         }
     }
 
-    /// Notifications that will be sent later, for one reason and after about the same delay.
+    /// Notifications that will be sent later, for one reason and after similar delays.
     struct Postponed {
         var recipients: Recipients
         let reason: Reason
@@ -229,7 +222,7 @@ final class JobTally {
         var delay: Int64
         let kind: Postponement
         let attempt: Settlement.AttemptRule
-        /// The results of the notifications, in case the failure has spent their last attempt.
+        /// The results to write if the failure has spent the notifications' last attempt.
         var results: PackedResults
 
         /// True if another postponement has the same cause and effect, apart from its delay.
@@ -254,12 +247,12 @@ final class JobTally {
         var outcome: Outcome
         var recipients: Recipients
         var reason: Reason
-        /// The failure of the last attempt, if that is not the reason itself.
+        /// The failure of the last attempt, if it is not the reason itself.
         var cause: Reason?
         var status: Int?
     }
 
-    /// The fate of the job whose last notifications it has.
+    /// The fate of the whole job. Only valid for the tally of its last notifications.
     var fate: Fate {
         if let kind = postponed.first?.kind {
             return .postponed(postponed.contains { $0.kind == .retried } ? .retried : kind)
@@ -286,8 +279,8 @@ final class JobTally {
 
     /// - Parameters:
     ///   - delay: in milliseconds.
-    ///   - attempt: `nil` for the default of the kind: only a retry spends one.
-    ///   - results: those of the notifications, in case it has spent their last one.
+    ///   - attempt: `nil` for the default: only a retry spends an attempt.
+    ///   - results: the results to write if the last attempt was spent.
     func add(
         postponed recipients: Recipients, _ kind: Postponement, reason: Reason, status: Int? = nil, delay: Int64,
         attempt: Settlement.AttemptRule? = nil, results: PackedResults = PackedResults()
@@ -305,7 +298,7 @@ final class JobTally {
         }
     }
 
-    /// Returns the index of the group that is like a postponement and whose delay differs least.
+    /// Returns the index of the group with the same cause and effect, and with the nearest delay.
     private func nearest(to new: Postponed) -> Int? {
         postponed.indices.filter { postponed[$0].isLike(new) }.min {
             abs(postponed[$0].delay - new.delay) < abs(postponed[$1].delay - new.delay)

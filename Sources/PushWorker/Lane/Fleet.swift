@@ -14,7 +14,7 @@ protocol RateStore {
     func take(_ turns: [SharedRates.Turn], of limit: SharedRates.Limit, completion: @escaping Completion<[Int]>)
 }
 
-/// The pauses of campaigns by their guards, in the audit log; see ``GuardAudit``.
+/// The audit log's entries about campaigns that their guards have paused; see ``GuardAudit``.
 protocol GuardAuditStore {
     func record(_ stopped: StoppedCampaign, completion: @escaping Completion<Void>)
 }
@@ -50,8 +50,7 @@ extension ThrottledTokens: ThrottledTokenStore {}
 extension SharedProviderTokens: ProviderTokenStore {}
 extension InvalidTokenSet: InvalidTokenStore {}
 
-/// The state that all workers share in Redis, as a lane uses it. All calls and completions are on the lane's event
-/// loop.
+/// A lane's access to the state that all workers share in Redis. All calls and completions are on the lane's event loop.
 struct FleetStore {
     let pauses: any AppPauseStore
     let rates: any RateStore
@@ -59,7 +58,7 @@ struct FleetStore {
     let throttledTokens: any ThrottledTokenStore
     let providerTokens: any ProviderTokenStore
     let invalidTokens: any InvalidTokenStore
-    /// Keeps the filter of the process; only one lane has it.
+    /// Keeps the process's filter up to date. Only the first lane has one.
     var filterKeeper: TokenFilterKeeper?
 
     /// True while Redis can be reached.
@@ -110,20 +109,21 @@ final class Fleet {
         }
     }
 
-    /// The age at which the state is read again while the lane has work.
+    /// The state is read again at this age while the lane has work.
     private static let maximumAge = TimeAmount.seconds(1)
 
     let refusals: Refusals<Request>
     let store: FleetStore
     /// The number of invalid tokens in the set; `nil` if unknown, as for a divided set.
     var invalidTokenCount: Int?
-    /// The number of tokens in the set of those that APNs throttles; `nil` if unknown.
+    /// The number of throttled tokens in Redis; `nil` if unknown.
     private var throttledTokenCount: Int?
-    /// The device tokens of the lane's jobs that APNs throttles.
+    /// The throttled device tokens that the lane knows.
     var throttles = TokenThrottles()
-    /// Tokens that are sent to for the own topic of an app, although they are in the set that other programs read: another app's mark.
+    /// Tokens that are in the set of invalid tokens because of another app's mark, and are still sent to. If APNs accepts one for an app's
+    /// own topic, it is removed from the set.
     private(set) var doubted: Set<ByteBuffer> = []
-    /// The maximum number of them. One that is forgotten is found again before its next notification.
+    /// The maximum number of doubted tokens. A forgotten one is found again before its next notification.
     private static let maximumDoubted = 10_000
     private var tokenFilter: TokenFilterSlot.Reader
     private let lane: LaneContext
@@ -136,15 +136,15 @@ final class Fleet {
         refusals = Refusals(lane, logger: lane.logger) { "\($0)" }
     }
 
-    /// The problems that keep the lane from the state.
+    /// The problems with reading and writing the shared state.
     var problems: [WorkerReport.Obstacle] {
         store.isReady
             ? refusals.problems.map { .init(.redisRefuses, $0) }
             : [.init(.redisUnavailable, "Redis cannot be reached for the state that all workers share")]
     }
 
-    /// Reads the state if it is out of date. Tokens of jobs accepted from now on are looked up after it on the same
-    /// connection, so those jobs are sent according to the new state.
+    /// Reads the state if it is out of date. Tokens of jobs that are accepted from now on are looked up later on the same connection. So
+    /// these jobs follow the new state.
     /// - Parameters:
     ///   - time: Redis' time in milliseconds since 1970.
     ///   - apply: receives the pauses of the apps, in the order of the apps.
@@ -165,26 +165,26 @@ final class Fleet {
             refusals.record(.pauses, result)
             if case .success(let pauses) = result { apply(pauses) }
         }
-        // Without jobs nothing else would show that the refusal has ended.
+        // Without jobs, nothing else would show that the refusal has ended.
         guard refusals[.lookUps] != nil else { return }
         var none = TokenList(expecting: 1)
-        // No token is like this.
+        // No token has this text.
         none.append(ByteBuffer(string: "-"))
         store.invalidTokens.find(none) { [self] in refusals.record(.lookUps, $0) }
     }
 
-    /// Returns the filter of the tokens that may be found; `nil` if each token must be looked up. That is also while the state
-    /// is being read, because a look-up makes a job wait for it.
+    /// Returns the filter of the tokens that a look-up may find; `nil` if each token must be looked up. While the state is being read it is
+    /// also `nil`, because a look-up makes a job wait for the state.
     func filter() -> TokenFilter? { throttledTokenCount == nil ? nil : tokenFilter.current(at: lane.now) }
 
     /// False while a look-up can find nothing.
     var mayFindTokens: Bool { invalidTokenCount != 0 || throttledTokenCount != 0 }
 
-    /// Looks up the tokens of jobs before they are sent. Those that APNs throttles are in ``throttles`` when it completes: both
-    /// sets are read first, which may be on different servers.
+    /// Looks up the tokens of jobs before they are sent. When it completes, ``throttles`` has the throttled tokens. Both sets have been
+    /// read then, although they may be on different servers.
     /// - Parameters:
     ///   - now: Redis' time in milliseconds since 1970.
-    ///   - completion: gets the invalid ones, in ascending order of their places.
+    ///   - completion: gets the invalid tokens, in ascending order of their places.
     func find(
         _ tokens: TokenList, now: @escaping () -> Int64,
         completion: @escaping (Result<[InvalidTokenSet.Found], QueueFailure>) -> Void
@@ -209,14 +209,14 @@ final class Fleet {
         }
     }
 
-    /// Records that a token is in the set, and is sent to for the own topic of an app nevertheless.
+    /// Records that a token is sent to although the set of invalid tokens has it.
     func doubt(_ token: ByteBuffer) {
         if doubted.count >= Self.maximumDoubted { doubted.removeAll() }
-        // A copy: the token is a part of a claim, which would stay as long as the set.
+        // A copy, because the token is a part of a claim, which would otherwise be kept as long as the set.
         doubted.insert(ByteBuffer(bytes: token.readableBytesView))
     }
 
-    /// Takes a token out of the set of an environment, because it was accepted for the own topic of an app.
+    /// Removes a doubted token from the set of an environment, because APNs accepted it for the app's own topic.
     func recordAcceptance(_ token: ByteBuffer, topic: ByteBuffer, environment: ByteBuffer) {
         guard doubted.remove(token) != nil else { return }
         store.invalidTokens.remove([.init(token, .accepted, environment: environment, topic: topic)]) { [self] in
@@ -224,9 +224,9 @@ final class Fleet {
         }
     }
 
-    /// Records the result of a write. The parts that need the state try again.
+    /// Records the result of a write, which is not repeated here.
     func recordWrite<Value>(_ request: Request, _ result: Result<Value, QueueFailure>) {
-        // The next reading shows whether a refusal has ended.
+        // The next reading shows if a refusal has ended.
         if case .failure(let failure) = result { refusals.recordRefusal(request, failure) }
     }
 }

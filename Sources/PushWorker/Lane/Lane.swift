@@ -7,22 +7,22 @@ import Redis
 import Sockets
 import TLS
 
-/// The work of one event loop: creates the parts that claim, send and settle, connects them, and drives them.
+/// The work of one event loop: creates the parts that claim, send and settle jobs, connects them, and runs them.
 ///
-/// A lane shares nothing with other lanes: it has its own connections to Redis and APNs and its own claims, and needs
-/// no locks and no hops between threads. A notification passes through each part once:
+/// A lane shares nothing with other lanes. It has its own connections to Redis and APNs and its own claims, so it needs no locks and no
+/// hops between threads. A notification passes through each part once:
 ///
 ///     QueueConsumer → Intake → AppSender → Transport → AppSender → Ledger → Outbox
 ///
-/// `@unchecked Sendable`: state is accessed only on the event loop, which the entry points for other threads ensure.
+/// `@unchecked Sendable`, because its state is accessed only on the event loop. The functions that other threads call ensure that.
 final class Lane: LoopBound, @unchecked Sendable {
     /// The lane's calls to the worker and its other lanes, made on this lane's event loop.
     struct Callbacks {
-        /// Called with an operator's command to the worker, which may arrive many times.
+        /// Called with an operator's command to the worker, possibly many times with the same one.
         var command: @Sendable (WorkerCommand) -> Void = { _ in }
         /// Called when more jobs wait than this lane can claim.
         var backlog: @Sendable (_ queue: QueueID) -> Void = { _ in }
-        /// Called with the time at which a retry becomes due, for the lane that polls.
+        /// Called with the due time of a retry, for the lane that polls.
         var due: @Sendable (_ queue: QueueID, _ time: NIODeadline) -> Void = { _, _ in }
     }
 
@@ -92,7 +92,7 @@ final class Lane: LoopBound, @unchecked Sendable {
     // MARK: Start
 
     /// Starts to connect and to work. Safe to call from any thread.
-    /// - Throws: an error if an app's TLS configuration or signing key can't be used.
+    /// - Throws: if an app's TLS configuration or signing key can't be used.
     func start() async throws {
         let apps = try context.configuration.apps.map { try AppSender.Prepared($0) }
         try await eventLoop.submit { self.start(apps) }.get()
@@ -101,7 +101,7 @@ final class Lane: LoopBound, @unchecked Sendable {
     func start(_ apps: [AppSender.Prepared]) {
         context.schedulePump = { [unowned self] in schedulePump() }
         context.pump = { [unowned self] in
-            // Requests submitted now are written by the connection's own flush. A pump must not run inside another.
+            // A pump must not run inside another. Requests that it submits now are written when the connection flushes next.
             if isPumping || !(context.isWorking || context.isDraining) { schedulePump() } else { pump() }
         }
         context.isWaiting = { [unowned self] in senders.allSatisfy { $0.isRemoved || !$0.sendsFreely } }
@@ -134,7 +134,7 @@ final class Lane: LoopBound, @unchecked Sendable {
 
     // MARK: Ticks
 
-    /// Does the work that is due by time.
+    /// Does the periodic work.
     private func tick() {
         guard !context.isStopped else { return }
         let now = context.now
@@ -167,8 +167,8 @@ final class Lane: LoopBound, @unchecked Sendable {
         pump()
     }
 
-    /// Moves everything that the lane's own clock judges, because the process did not run for some time. Leases, rates
-    /// and the times of jobs follow Redis' clock, which went on.
+    /// Moves all times that were measured by the lane's own clock, because the process did not run for some time. Leases, rates and the
+    /// times of jobs follow Redis' clock, which continued.
     private func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for sender in senders { sender.stoodStill(for: time, now: now) }
         for consumer in consumers { consumer.stoodStill(for: time, now: now) }
@@ -178,7 +178,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         context.state = .draining(drain)
     }
 
-    /// Writes what has ended of jobs that wait for the rest.
+    /// Settles the notifications that have ended of jobs whose other notifications have not.
     private func settleParts(of jobs: [JobID]) {
         guard !jobs.isEmpty else { return }
         for sender in senders {
@@ -187,7 +187,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         }
     }
 
-    /// Schedules the next tick: soon while there is something to do, otherwise when there may be.
+    /// Schedules the next tick: soon while there is work, otherwise for the time of the next possible work.
     private func keepTicking() {
         guard context.isWorking || context.isDraining else { return }
         if let next = clock.next(now: context.now, polls: isIdle ? consumers.map(\.nextClaim) : nil) {
@@ -197,8 +197,8 @@ final class Lane: LoopBound, @unchecked Sendable {
 
     private func scheduleTick(at time: NIODeadline) { clock.schedule(at: time, on: eventLoop) { self.tick() } }
 
-    /// Opens another connection if there is more work than streams and the processor has time: with slow answers, a
-    /// connection's streams are all busy while the processor is not.
+    /// Opens another connection if there is more work than streams, and the processor has time. With slow answers all streams can be busy
+    /// while the processor is idle.
     private func growIfStarved() {
         let hasTime = clock.hasProcessorTime()
         guard consumers.contains(where: \.hasBacklog), context.isWorking, hasTime else { return }
@@ -209,14 +209,14 @@ final class Lane: LoopBound, @unchecked Sendable {
 
     // MARK: Pumping
 
-    /// Does all that can be done now. Called after a change; cheap if there was none.
+    /// Does all work that is possible now. Called after each change. Costs little if there is nothing to do.
     func pump() {
         isPumping = true
         context.metrics.turned()
         defer {
             isPumping = false
             context.metrics.turned()
-            // Work arrived although none was expected.
+            // Work has arrived while the lane ticked slowly.
             if clock.isSlow { keepTicking() }
         }
         settleParts(of: ledger.jobsWithManyResults())
@@ -228,7 +228,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         if intake.inFlight == 0 { for consumer in consumers { consumer.outbox.flush() } }
     }
 
-    /// Submits what may go. If the apps share a slow scope, they take turns.
+    /// Submits the notifications that may be sent now. If the apps share a slow scope, they take turns.
     private func dispatch() {
         guard !context.scopes.scopes.isQuiet else {
             for sender in senders { sender.dispatch() }
@@ -239,7 +239,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         scheduleProbe()
     }
 
-    /// Dispatches again when the next probe may go.
+    /// Dispatches again when the next probe may be sent.
     private func scheduleProbe() {
         let now = context.now
         guard !probeSoon.isScheduled, senders.contains(where: { !$0.line.isEmpty }),
@@ -253,7 +253,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         switch context.state {
         case .running: break
         case .quiet:
-            // They may have claimed jobs, which no other lane handles as long as this lane's lease lasts.
+            // A repeated claim may have claimed jobs. No other lane handles these while this lane has its lease.
             for consumer in consumers { consumer.repeatClaim() }
             return
         case .starting, .draining, .stopped: return
@@ -283,7 +283,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         }
     }
 
-    /// Schedules a claim for the time at which a retry becomes due. Safe to call from any thread.
+    /// Schedules a claim for the due time of a retry. Safe to call from any thread.
     func wake(_ queue: QueueID, at time: NIODeadline) {
         eventLoop.execute { [self] in consumers[queue.index].wake(at: time) }
     }
@@ -319,10 +319,10 @@ final class Lane: LoopBound, @unchecked Sendable {
         eventLoop.execute { [self] in sender(named: app)?.recordCredential(problem: problem) }
     }
 
-    /// Switches to another configuration. Submitted notifications finish on the old connections; others are sent on the
-    /// new ones. Safe to call from any thread.
+    /// Switches to another configuration. Submitted notifications finish on the old connections. The others are sent on new connections.
+    /// Safe to call from any thread.
     /// - Parameters:
-    ///   - configuration: one that differs only in settings that a running worker can change.
+    ///   - configuration: a configuration that differs only in settings that a running worker can change.
     ///   - prepared: its apps.
     func reload(_ configuration: WorkerConfiguration, _ prepared: [AppSender.Prepared]) -> EventLoopFuture<Void> {
         eventLoop.submit { [self] in
@@ -348,14 +348,14 @@ final class Lane: LoopBound, @unchecked Sendable {
 
     // MARK: Drain
 
-    /// Stops claiming, finishes what is in flight within a limit, releases the rest, and closes everything. Safe to
+    /// Stops claiming, finishes the notifications in flight within a time limit, releases the other jobs, and closes everything. Safe to
     /// call from any thread.
     func drain(within limit: TimeAmount) -> EventLoopFuture<Void> {
         eventLoop.flatSubmit { [self] in
             if let drained { return drained.futureResult }
             let promise = eventLoop.makePromise(of: Void.self)
             drained = promise
-            // Logs the end of a problem that is over.
+            // Logs the end of problems that have ended.
             observer.logReadiness()
             context.state = .draining(Drain(within: limit, now: context.now))
             for consumer in consumers { consumer.stopWaiting() }
@@ -398,7 +398,7 @@ final class Lane: LoopBound, @unchecked Sendable {
 }
 
 extension Lane {
-    /// The number of notifications that could be in flight in addition.
+    /// The number of further notifications that could be in flight.
     var capacity: Int {
         let free = senders.reduce(0) { $0 + $1.capacity }
         return free > 0 ? free + ledger.unsentPace.ahead : 0
@@ -410,7 +410,7 @@ extension Lane {
             && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
     }
 
-    /// Records that a claim has returned jobs, which are accepted next.
+    /// Records that a claim has returned jobs. They are accepted next.
     /// - Parameter isDry: true if no more jobs wait.
     func claimed(_ count: Int, from queue: QueueContext, isDry: Bool) {
         schedule.recordAnswer(queue.id.index, received: count, isDry: isDry)

@@ -6,13 +6,13 @@ import Telemetry
 enum LaneState {
     case starting
     case running
-    /// It claims no jobs until an operator ends this; everything else continues.
+    /// It claims no jobs until an operator resumes it. Everything else continues.
     case quiet
     case draining(Drain)
     case stopped
 }
 
-/// A task that runs soon, and only once however often it is requested before. Belongs to the event loop.
+/// A task that runs soon, and only once even if it was requested several times. Belongs to the event loop.
 final class SoonTask {
     private let eventLoop: any EventLoop
     /// Check this before ``schedule(in:_:)``, so that a repeated request allocates no closure.
@@ -37,8 +37,7 @@ final class SoonTask {
     }
 }
 
-/// The context shared by the parts of a lane: event loop, time, randomness, log, configuration, and the jobs being
-/// worked on.
+/// The values that the parts of a lane share: event loop, time, randomness, log, configuration and jobs.
 ///
 /// Belongs to the lane's event loop.
 final class LaneContext {
@@ -50,22 +49,22 @@ final class LaneContext {
     /// Returns the seconds since 1970. For provider tokens only; jobs use Redis' clock.
     let wallClock: @Sendable () -> Int64
     let metrics: LaneMetrics
-    /// Takes the spans of traced jobs; `nil` if they are not exported.
+    /// The queue of spans of traced jobs; `nil` if spans are not exported.
     let spans: SpanQueue?
     /// The filter of invalid tokens of the process.
     let tokenFilters: TokenFilterSlot
     let jobs = Table<JobID, ActiveJob>()
-    /// What the lane has heard of its apps, campaigns, credentials and endpoints.
+    /// The scopes of the lane: its apps, campaigns, credentials and endpoints.
     let scopes: ScopeRegister
     var configuration: WorkerConfiguration
-    /// The lane's apps, by index, as records name them.
+    /// The names and the protocols of the lane's apps, by ``AppID/index``.
     var apps: [(name: String, usesGateway: Bool)] = []
     var state = LaneState.starting
-    /// Makes the lane do all that can be done at the end of the current iteration of the event loop.
+    /// Makes the lane do all possible work at the end of the current iteration of the event loop.
     var schedulePump: () -> Void = {}
-    /// Makes the lane do all that can be done now, unless it is already doing so.
+    /// Makes the lane do all possible work now, unless it is already doing so.
     var pump: () -> Void = {}
-    /// True while no app of the lane can send more than probes, so that jobs stay in the queue.
+    /// True while no app of the lane can send more than probes, so that further jobs stay in the queue.
     var isWaiting: () -> Bool = { false }
     /// Makes the lane send its heartbeat with the next claim or renewal of each queue.
     var reportSoon: () -> Void = {}
@@ -95,7 +94,7 @@ final class LaneContext {
 
     var now: NIODeadline { eventLoop.now }
 
-    /// Removes a job that has ended or is another lane's now.
+    /// Removes a job that has ended, or that belongs to another lane now.
     func remove(_ id: JobID) {
         scopes.scopes.release(jobs[id].groupScope)
         scopes.scopes.release(jobs[id].addressScope)
@@ -103,10 +102,10 @@ final class LaneContext {
         jobs.remove(id)
     }
 
-    /// True if traced jobs are recorded: as spans, or as exemplars of metrics.
+    /// True if traced jobs are recorded, as spans or as exemplars of metrics.
     var recordsTraces: Bool { spans != nil || metrics.measuresTimes }
 
-    /// True while jobs are worked on outside a drain, even if none are claimed.
+    /// True while the lane works on jobs and is not draining, even if it claims none.
     var isWorking: Bool {
         switch state {
         case .running, .quiet: true
@@ -137,12 +136,12 @@ final class LaneContext {
 
     // MARK: Log
 
-    /// Logs an ongoing problem, which ends with ``logEnd(_:_:of:at:logger:metadata:)``: once, and then rarely, with the
-    /// number of occurrences.
+    /// Logs an ongoing problem: when it begins, and then rarely, with the number of occurrences. It ends with
+    /// ``logEnd(_:_:of:at:logger:metadata:)``.
     /// - Parameters:
     ///   - subject: identifies the problem among those of all lanes.
     ///   - source: the part of this lane that has the problem.
-    ///   - form: distinguishes variants of the problem, each of which is logged.
+    ///   - form: the variant of the problem. Each variant is logged.
     func logOngoing(
         _ level: Logger.Level, _ event: String, _ message: @autoclosure () -> String, of subject: String,
         at source: String = "", form: String = "", logger: Logger? = nil,
@@ -169,12 +168,11 @@ final class LaneContext {
         (logger ?? self.logger).notice("\(message())", metadata: metadata)
     }
 
-    /// Logs an event that can occur a million times: once, and then at most once per minute, with the number of
-    /// occurrences.
+    /// Logs an event that can occur a million times: the first one, and then at most one line per minute, with the number of occurrences.
     /// - Parameters:
     ///   - kind: identifies the kind of event among those of all lanes.
     ///   - metadata: fields that all events of the kind share.
-    ///   - example: fields of this event.
+    ///   - example: fields of this event only.
     func logThrottled(
         _ level: Logger.Level = .error, _ event: String, _ message: @autoclosure () -> String, kind: String,
         count: Int = 1, logger: Logger? = nil, metadata: @autoclosure () -> Logger.Metadata = [:],
@@ -186,12 +184,12 @@ final class LaneContext {
     }
 }
 
-/// The end of a lane: it awaits answers until a deadline, then settlements for a short time. No I/O.
+/// The end of a lane. It awaits answers until a deadline, and then settlements for a short time. No I/O.
 struct Drain {
     enum Step: Equatable {
         /// Answers to requests in flight are awaited.
         case answering
-        /// The time for answers has expired; Redis gets a short time for the settlements.
+        /// The time for answers has expired, and Redis gets a short time for the settlements.
         case settling
         /// The time for settlements has expired too.
         case givenUp
@@ -220,7 +218,7 @@ struct Drain {
         return step
     }
 
-    /// Records that the process did not run for some time, in which nothing could arrive.
+    /// Records that the process did not run for some time. Nothing could arrive in this time.
     mutating func stoodStill(for time: TimeAmount) { deadline = deadline + time }
 
     var isGivenUp: Bool { step == .givenUp }

@@ -7,7 +7,7 @@ import PushQueue
 import Redis
 import Sockets
 
-/// A lane's health and reports: what keeps it from working and since when, its heartbeats, and its counts for scrapes.
+/// A lane's health and reports: its problems and when they began, its heartbeats, and its counts for scrapes.
 ///
 /// Belongs to the lane's event loop, except ``pulse``.
 final class LaneObserver {
@@ -20,7 +20,7 @@ final class LaneObserver {
     let pulse = LoopPulse()
     private var readiness = Readiness()
     private var recentRate = RecentRate()
-    /// The time at which each current problem began.
+    /// The beginning of each current problem.
     private var problemsSince: [String: NIODeadline] = [:]
     /// The queues' gauges, read from Redis.
     private var gauges = QueueGaugeReadings()
@@ -38,7 +38,7 @@ final class LaneObserver {
     /// True if the lane could not work at the last check.
     var hasProblem: Bool { readiness.hasProblem }
 
-    /// Records that the process did not run for some time, which says nothing about its problems.
+    /// Records that the process did not run for some time, which does not count as a part of a problem.
     func stoodStill(for time: TimeAmount, now: NIODeadline) {
         problemsSince = problemsSince.mapValues { $0.moved(by: time, now: now) }
         readiness.stoodStill(for: time, now: now)
@@ -61,9 +61,9 @@ final class LaneObserver {
     /// The problems with Redis and APNs.
     private var obstacles: [WorkerReport.Obstacle] {
         var obstacles = consumers.compactMap(\.problem)
-        // An unreachable server of all queues is the same for the shared state.
+        // If a queue's server is unreachable, that explains a problem with the shared state.
         if obstacles.isEmpty { obstacles = fleet.problems }
-        // While one app can send there is work to do; the other apps' jobs are deferred.
+        // While one app can send, the lane has work, and the jobs of other apps are deferred.
         let apps = senders.filter { !$0.isRemoved }.map { ($0.name, $0.problem) }
         if !apps.contains(where: { $0.1 == nil }) {
             obstacles += apps.compactMap { name, problem in problem.map { .init(.nothingSent, $0, app: name) } }
@@ -71,7 +71,7 @@ final class LaneObserver {
         return obstacles.isEmpty ? consumers.compactMap(\.lackOfLease) : obstacles
     }
 
-    /// Logs a change of readiness once it has lasted for a short time.
+    /// Logs that the lane became ready or not ready, once that has lasted for a short time.
     func logReadiness() {
         let (now, problems) = (context.now, problems)
         record(problems, now: now)
@@ -109,7 +109,7 @@ final class LaneObserver {
 
     // MARK: The heartbeat
 
-    /// Returns the lane's report about itself, which is sent with claims and renewals.
+    /// Returns the lane's report about itself. Claims and renewals carry it.
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat {
         let now = context.now
         var report = WorkerReport()
@@ -195,8 +195,8 @@ final class LaneObserver {
 
     // MARK: Gauges
 
-    /// Reads the contents of the queues if the last reading is out of date. Done only for a scrape, and in the same
-    /// pipeline as everything else, so it costs nothing without scrapes and never holds up the work.
+    /// Reads the sizes of the queues if the last reading is out of date. Only scrapes do this, in the pipeline of the other commands, so it
+    /// costs nothing without scrapes and never delays the work.
     /// - Returns: a future that succeeds once the reading has ended.
     func readGauges() -> EventLoopFuture<Void> {
         if let reading = gauges.reading { return reading }
@@ -205,7 +205,7 @@ final class LaneObserver {
         else { return context.eventLoop.makeSucceededVoidFuture() }
         gauges.readAt = context.now
         let reading = EventLoopFuture.andAllComplete(
-            // One number for the process.
+            // The first lane reads it for the process.
             consumers.map(read) + (context.index == 0 ? [readInvalidTokenCount()] : []), on: context.eventLoop)
         gauges.reading = reading
         reading.assumeIsolated().whenComplete { [self] _ in
@@ -220,7 +220,7 @@ final class LaneObserver {
         let done = context.eventLoop.makePromise(of: Void.self)
         let queue = consumer.queue
         consumer.store.gauges { [self] result in
-            // A failed reading is omitted; the failure is logged elsewhere.
+            // A failed reading is left out. Its failure is logged elsewhere.
             gauges.queues[queue.id.index] = (try? result.get()).map { reading in
                 let head = reading.jobs > 0 ? reading.head ?? ByteBuffer() : nil
                 let waited = gauges.heads[queue.id.index, default: HeadWatch()].recordHead(
@@ -245,21 +245,21 @@ final class LaneObserver {
     }
 }
 
-/// Decides when to report that a lane can't work, and that it can again. No I/O.
+/// Decides when to log that a lane can't work, and that it works again. No I/O.
 ///
-/// A brief problem, such as a reconnection, is not logged, because an operator could do nothing about it.
+/// A brief problem, such as a reconnection, is not logged, because operators could do nothing about it.
 struct Readiness {
     enum Change: Equatable {
         case lost, regained
     }
 
-    /// The duration from which a problem is logged.
+    /// The minimum duration of a problem that is logged.
     static let patience = TimeAmount.seconds(1)
 
     private var problemSince: NIODeadline?
     private var isLogged = false
 
-    /// True if the lane could not work at the last check. It is then checked often, to notice its recovery soon.
+    /// True if the lane could not work at the last check. The lane then checks often, to notice its recovery soon.
     var hasProblem: Bool { problemSince != nil }
 
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
@@ -291,7 +291,7 @@ struct RecentRate {
     private var readings: [(at: NIODeadline, count: Int)] = []
 
     /// Adds a reading of the count.
-    /// - Returns: the rate per second since the newest reading that is at least a window old, or else since the first.
+    /// - Returns: the rate per second since the newest reading that is at least a window old, or since the first reading.
     mutating func update(_ count: Int, now: NIODeadline) -> Double {
         if let last = readings.last, now - last.at < Self.spacing {} else { readings.append((now, count)) }
         // An older reading is kept, so that the whole window is covered.

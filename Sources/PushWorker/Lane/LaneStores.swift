@@ -36,8 +36,7 @@ final class RedisLaneStores: LaneStores {
             shared, clients: { clients.client(for: $0) }, of: context)
     }
 
-    /// Returns a logger for Redis clients that reports only errors: the lanes log the state of their connections
-    /// jointly, once for all.
+    /// Returns a logger for Redis clients that logs only errors. The lanes log the states of all connections together.
     private static func quiet(_ logger: Logger) -> Logger {
         guard logger.logLevel > .debug else { return logger }
         var logger = logger
@@ -56,7 +55,7 @@ final class RedisLaneStores: LaneStores {
             holdsInvalidTokens: client === shared)
     }
 
-    /// A blocked connection delays later commands, so each queue's wait has its own.
+    /// A blocking wait delays later commands on its connection, so each queue's wait has a connection of its own.
     private func makeWaiter(for keys: QueueKeys) -> RedisClient {
         var redis = context.configuration.redisClient
         redis.clientName = "apns-worker:\(context.configuration.workerName):wait:\(keys.queue)"

@@ -1,12 +1,12 @@
 import Logging
 import PushQueue
 
-/// The kinds of requests that a reachable Redis refuses now: it is read-only, busy or out of memory, a key has another
-/// type, or the user lacks a right. A refusal ends with the next other answer to a request of its kind.
+/// The kinds of requests that a reachable Redis refuses now, for example because it is read-only, busy or out of memory. A key of another
+/// type and a missing right are such reasons too. A refusal ends with the next other answer to a request of its kind.
 final class Refusals<Request: Hashable> {
     private let lane: LaneContext
     private let logger: Logger
-    /// Distinguishes the problem from those of other queues.
+    /// Identifies the problem among those of other queues.
     private let subject: String
     private let words: (Request) -> String
     private var sentences: [Request: String] = [:]
@@ -14,7 +14,7 @@ final class Refusals<Request: Hashable> {
     /// - Parameters:
     ///   - queue: the name of the queue; `nil` for the state that all workers share.
     ///   - logger: the logger of the queue or the lane.
-    ///   - words: returns a kind of requests in words.
+    ///   - words: returns the name of a kind of requests.
     init(_ lane: LaneContext, queue: String? = nil, logger: Logger, words: @escaping (Request) -> String) {
         self.lane = lane
         subject = "refused:\(queue ?? "")"
@@ -29,7 +29,7 @@ final class Refusals<Request: Hashable> {
     /// The problem with a kind of requests, in a sentence; `nil` if they are not refused.
     subscript(_ request: Request) -> String? { sentences[request] }
 
-    /// Records the result of a request. Cheap if nothing is refused.
+    /// Records the result of a request. Costs little if nothing is refused.
     func record<Value>(_ request: Request, _ result: Result<Value, QueueFailure>) {
         switch result {
         case .success: recordAcceptance(request)

@@ -4,10 +4,10 @@ struct JobID: TableID { let index: Int }
 /// The identifier of a notification that is in flight or waits to be resent at once.
 struct FlightID: TableID { let index: Int }
 
-/// The identifier of an app on a lane, which is also its index, because apps are added and never removed.
+/// The index of an app on a lane. It never changes, because apps are added and never removed.
 struct AppID: Hashable { let index: Int }
 
-/// The identifier of a queue of a worker, which is its index in the configuration.
+/// The index of a queue in the worker's configuration.
 struct QueueID: Hashable { let index: Int }
 
 /// The index of an entry in a ``Table``.
@@ -16,16 +16,16 @@ protocol TableID: Hashable {
     var index: Int { get }
 }
 
-/// An entry of a ``Table``. It holds the index of the next entry of its ``Line``; -1 at the line's end.
+/// An entry of a ``Table``. It holds the index of the next entry in its ``Line``; -1 at the line's end.
 protocol LinkedEntry {
     init()
     var next: Int { get set }
 }
 
-/// Entries at indices that stay fixed until they are removed.
+/// Entries whose indices do not change until they are removed.
 ///
-/// A plain pointer, which its owner frees with ``deallocate()``. Every notification passes through its tables dozens of
-/// times: an object would be retained and released each time, and an array checked for uniqueness and exclusive access.
+/// A plain pointer; the owner must call ``deallocate()``. Each notification passes through its tables dozens of times. An object would be
+/// retained and released each time, and an array would be checked for uniqueness and exclusive access.
 struct Table<ID: TableID, Entry: LinkedEntry> {
     private struct Storage {
         var entries: UnsafeMutablePointer<Entry>
@@ -66,12 +66,12 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
         Array(UnsafeBufferPointer(start: storage.pointee.entries, count: storage.pointee.capacity))
     }
 
-    /// Passes each entry, including empty ones, without copying it.
+    /// Calls the function with each entry, including empty ones, without a copy.
     func forEach(_ body: (borrowing Entry) -> Void) {
         for index in 0..<storage.pointee.capacity { body(storage.pointee.entries[index]) }
     }
 
-    /// Inserts an empty entry, to be filled in place: an entry made elsewhere would be copied.
+    /// Inserts an empty entry. The caller fills it in place, because an entry made elsewhere would be copied.
     func insert() -> ID {
         if storage.pointee.free < 0 { grow() }
         let id = ID(index: storage.pointee.free)
@@ -82,7 +82,7 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
     }
 
     func remove(_ id: ID) {
-        // In place: the old and the new entry of an assignment would be copied.
+        // In place, because an assignment would copy the old and the new entry.
         let entry = pointer(id)
         entry.deinitialize(count: 1)
         entry.initialize(to: Entry())
@@ -111,7 +111,7 @@ struct Table<ID: TableID, Entry: LinkedEntry> {
     }
 }
 
-/// A queue of table entries, each of which holds the index of the next.
+/// A queue of table entries. Each entry holds the index of the next.
 struct Line<ID: TableID> {
     private var head = -1
     private(set) var count = 0
@@ -153,7 +153,7 @@ struct Line<ID: TableID> {
         return id
     }
 
-    /// Removes an entry from anywhere in the line, which takes as long as there are entries before it.
+    /// Removes an entry. The time it takes is proportional to the number of entries before it.
     mutating func remove<Entry: LinkedEntry>(_ id: ID, in table: Table<ID, Entry>) {
         guard head != id.index else {
             _ = removeFirst(in: table)

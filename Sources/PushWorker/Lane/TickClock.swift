@@ -2,7 +2,7 @@ import Glibc
 import NIOCore
 import Sockets
 
-/// The timer of a lane's ticks: decides when the next one is due, and detects that the process did not run.
+/// The timer of a lane's ticks. It decides when the next tick is due, and detects that the process did not run.
 struct TickClock {
     private static let interval = TimeAmount.milliseconds(100)
     /// The interval while there is nothing to do, because each tick wakes a processor.
@@ -16,7 +16,7 @@ struct TickClock {
     private var thread = ThreadClock()
 
     /// Records a tick.
-    /// - Returns: the time for which the process did not run, if it did not; and true about once per second.
+    /// - Returns: the duration of a standstill of the process, if there was one; and true about once per second.
     mutating func recordTick(now: NIODeadline) -> (standstill: TimeAmount?, isFullSecond: Bool) {
         let standstill = Standstill.duration(due: dueAt, now: now)
         dueAt = .distantFuture
@@ -25,8 +25,8 @@ struct TickClock {
         return (standstill, isFullSecond)
     }
 
-    /// Returns the time to schedule the next tick for; `nil` if one is scheduled early enough.
-    /// - Parameter polls: the times at which the queues are due to be polled; `nil` while there is something to do.
+    /// Returns the time of the next tick; `nil` if a tick is scheduled early enough.
+    /// - Parameter polls: the due times of the queues' polls; `nil` while there is work.
     mutating func next(now: NIODeadline, polls: [NIODeadline]?) -> NIODeadline? {
         var next = now + Self.interval
         if let polls { next = max(next, min(now + Self.idleInterval, Self.firstPoll(of: polls))) }
@@ -35,14 +35,14 @@ struct TickClock {
         return next
     }
 
-    /// Returns the time of the first poll, delayed slightly if others are due then: polls in one write cost Redis half as
-    /// much.
+    /// Returns the time of the first poll. It is delayed slightly if other polls are due then, because polls in one write cost Redis half
+    /// as much.
     private static func firstPoll(of times: [NIODeadline]) -> NIODeadline {
         guard let first = times.min(), first < .distantFuture else { return .distantFuture }
         return times.filter { $0 <= first + interval }.max() ?? first
     }
 
-    /// Schedules the next tick instead of the scheduled one.
+    /// Replaces the scheduled tick.
     mutating func schedule(at time: NIODeadline, on eventLoop: any EventLoop, _ tick: @escaping () -> Void) {
         scheduled?.cancel()
         dueAt = time
@@ -51,8 +51,8 @@ struct TickClock {
 
     mutating func cancel() { scheduled?.cancel() }
 
-    /// Returns true if the thread has used less than half of the processor's time since the last call, at the interval of
-    /// a lane that works.
+    /// Returns true if the thread has used less than half of a processor's time since the last call. Valid only at the interval of a lane
+    /// that works.
     mutating func hasProcessorTime() -> Bool { thread.sinceLast() < Self.interval.nanoseconds / 2 }
 }
 
