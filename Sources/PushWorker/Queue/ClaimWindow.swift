@@ -2,14 +2,14 @@ import NIOCore
 import PushQueue
 import Sockets
 
-/// Decides when a lane asks Redis for jobs, and for how many. No I/O.
+/// Decides when a lane claims jobs from Redis, and how many. No I/O.
 ///
-/// One claim is in flight at a time. A claim whose reply was lost is repeated with the same numbers, so that the jobs
-/// it may have claimed become known before their lease expires.
+/// One claim is in flight at a time. If its answer is lost, the claim is repeated with the same numbers. So the lane learns which jobs it
+/// claimed before their lease expires.
 ///
-/// One lane of a process polls: with hundreds of workers, polling by all idle lanes would cost Redis more than the
-/// jobs. The other lanes claim when they are woken: by a lane that has found more jobs than it can handle, by a renewal
-/// of their lease that reports jobs, or by the polling lane when it can't claim itself.
+/// Only one lane of a process polls, because with hundreds of workers polling by all idle lanes would cost Redis more than the jobs. The
+/// other lanes claim when they are woken: by a lane that found more jobs than it can handle, by a renewal of their lease that reports jobs,
+/// or by the polling lane when it can't claim.
 struct ClaimWindow {
     struct Claim: Equatable {
         var first: Int
@@ -19,25 +19,24 @@ struct ClaimWindow {
 
     /// The maximum number of jobs per claim.
     static let maximumCount = 256
-    /// The poll interval of an idle lane whose blocking wait reports new jobs. Retries that another worker deferred are
-    /// found by these polls. A poll also renews the lease, and comes before the default lease's separate renewal is due
-    /// (10 s).
+    /// The poll interval of an idle lane with a blocking wait for new jobs. Polls find retries that other workers have deferred. They also
+    /// renew the lease, just before a separate renewal would be due with the default lease (10 s).
     static let idlePoll = TimeAmount.seconds(9)
     /// The poll interval while no blocking wait watches the list.
     static let unwatchedPoll = TimeAmount.seconds(1)
-    /// The poll interval while the queue is paused, which is below a second so that it resumes within one.
+    /// The poll interval while the queue is paused. Below a second, so that the queue resumes within a second.
     static let pausedPoll = TimeAmount.milliseconds(700)
-    /// The delay of claims of due retries after a job was given back to other workers, so that they get it first.
+    /// The delay of claims of due retries after a job was given back, so that other workers get that job first.
     static let givenBackDelay = TimeAmount.seconds(2)
-    /// The time for which that applies. Other workers have polled by then.
+    /// Claims are delayed for this time after a job was given back. Other workers have polled by then.
     private static let givenBackTime = TimeAmount.seconds(30)
-    /// The time for which claims are smaller after answers were lost.
+    /// Claims are smaller for this time after answers were lost.
     private static let loweredTime = TimeAmount.minutes(10)
     /// The pause after a claim that returned nothing although jobs wait.
     private static let emptyPause = TimeAmount.milliseconds(10)
-    /// The time for which capacity is kept free for a claim in flight.
+    /// Capacity is kept free for a claim in flight for this time.
     static let patience = TimeAmount.milliseconds(100)
-    /// The time after which the answer to a claim counts as overdue.
+    /// The answer to a claim is overdue after this time.
     static let overdue = TimeAmount.seconds(1)
 
     /// True for the lane that polls on behalf of the process.
@@ -47,18 +46,18 @@ struct ClaimWindow {
     private(set) var hasJoined = false
     private var inFlight: Claim?
     private var askedAt = NIODeadline.distantPast
-    /// A claim that may have been executed although its answer was lost. Kept until all of it is answered.
+    /// A claim that Redis may have executed although its answer was lost. It is kept until all of it is answered.
     private struct Doubt {
-        /// The part that is asked for next.
+        /// The part of the claim that is repeated next.
         var claim: Claim
-        /// The number after its last.
+        /// The number after the last job of the whole claim.
         let end: Int
-        /// The number of times in succession that the answer to the part was lost.
+        /// The number of times in a row that the answer to the part was lost.
         var losses = 1
     }
 
     private var inDoubt: Doubt?
-    /// The maximum number of jobs per claim while the server loses larger answers.
+    /// The maximum number of jobs per claim while larger answers are lost.
     private var lowered = (count: maximumCount, until: NIODeadline.distantPast)
     private var notBefore = NIODeadline.distantPast
     private var delaysRetriesUntil = NIODeadline.distantPast
@@ -68,16 +67,16 @@ struct ClaimWindow {
     /// True while a claim or a renewal is in flight.
     var isAsking: Bool { inFlight != nil }
 
-    /// True while a claim without an answer may have been executed.
+    /// True while Redis may have executed a claim without an answer.
     var isInDoubt: Bool { inDoubt != nil }
 
-    /// The claim whose answer was lost several times in succession, and the number of times.
+    /// The claim whose answer was lost several times in a row, and the number of times.
     var lost: (claim: Claim, times: Int)? {
         inDoubt.flatMap { $0.losses > 1 ? ($0.claim, $0.losses) : nil }
     }
 
-    /// Returns the number of jobs that the claim in flight may return, for which capacity is kept free. Zero once the
-    /// answer is slow: a Redis that hangs must not hold up the queues of another.
+    /// Returns the number of jobs that the claim in flight may return. Capacity is kept free for them. It is 0 once the answer is slow,
+    /// because a Redis that hangs must not delay the queues of another Redis.
     func reserved(now: NIODeadline) -> Int {
         guard let inFlight, now - askedAt < Self.patience else { return 0 }
         return inFlight.count
@@ -86,18 +85,18 @@ struct ClaimWindow {
     /// True if the answer to a claim is so slow that something must be wrong.
     func isOverdue(now: NIODeadline) -> Bool { inFlight != nil && now - askedAt >= Self.overdue }
 
-    /// Records that the process did not run for some time: the answer to a claim may have arrived.
+    /// Records that the process did not run for some time. The answer to a claim may have arrived, and not be read yet.
     mutating func recordStandstill(of time: TimeAmount, now: NIODeadline) {
         askedAt = askedAt.moved(by: time, now: now)
     }
 
-    /// The time before which no claim is made, unless ``wake()`` is called.
+    /// The earliest time of the next claim, unless ``wake()`` is called.
     var nextClaim: NIODeadline { notBefore }
 
     /// Returns the claim to make now, if any.
     /// - Parameters:
-    ///   - free: how many more notifications the lane could accept.
-    ///   - busy: how many are in flight.
+    ///   - free: the number of further notifications that the lane could accept.
+    ///   - busy: the number of notifications in flight.
     mutating func next(free: Int, busy: Int, now: NIODeadline) -> Claim? {
         guard inFlight == nil else { return nil }
         if let inDoubt {
@@ -105,8 +104,7 @@ struct ClaimWindow {
             inFlight = inDoubt.claim
             return inFlight
         }
-        // A claim costs Redis and the lane the same for one job as for many, so a busy lane waits until it has capacity
-        // for a third of its maximum.
+        // A claim costs the same for one job as for many, so a busy lane waits until it has capacity for a third of its maximum.
         let maximum = now < lowered.until ? lowered.count : Self.maximumCount
         let worthwhile = min(maximum, max(1, (free + busy) / 3))
         guard free >= worthwhile, now >= notBefore else { return nil }
@@ -116,7 +114,7 @@ struct ClaimWindow {
         return claim
     }
 
-    /// Returns a claim of no jobs, which only renews the lease. Also used while a claim in doubt can't be repeated yet.
+    /// Returns a claim of no jobs, which only renews the lease. Also used while a claim in doubt can't be repeated.
     mutating func renewal(now: NIODeadline) -> Claim? {
         guard inFlight == nil else { return nil }
         askedAt = now
@@ -127,7 +125,7 @@ struct ClaimWindow {
     /// Records the answer to the claim in flight.
     /// - Parameters:
     ///   - received: the number of jobs received.
-    ///   - nextDue: milliseconds until more jobs can be claimed: 0 if some wait now, `nil` if there are none.
+    ///   - nextDue: the milliseconds until more jobs can be claimed; 0 if some wait now, `nil` without any.
     ///   - isWatched: true if a blocking wait reports new jobs.
     /// - Returns: true if more jobs wait.
     mutating func recordAnswer(
@@ -145,7 +143,7 @@ struct ClaimWindow {
         if received > 0 {
             nextNumber = max(nextNumber, claim.first + received)
         } else if jobsWait {
-            // Redis may know a later claim of this name, and then rejects all numbers before it.
+            // Redis may know a later claim of this name. It then rejects all smaller numbers.
             nextNumber = max(nextNumber, claim.first + claim.count)
         }
         notBefore = now
@@ -165,7 +163,7 @@ struct ClaimWindow {
         return false
     }
 
-    /// Returns what is left of a claim in doubt when the part that was asked for is complete.
+    /// Returns the rest of a claim in doubt after a part of it was answered; `nil` if it has ended.
     private func rest(of doubt: Doubt, received: Int) -> Doubt? {
         let first = doubt.claim.first + received
         guard received == doubt.claim.count, first < doubt.end else { return nil }
@@ -175,9 +173,9 @@ struct ClaimWindow {
 
     /// Records that no answer arrived.
     ///
-    /// If the answer to the same claim is lost again, it may be larger than the server or something in between allows.
-    /// So less is asked for, and the rest afterwards.
-    /// - Parameter mayHaveRun: true if the claim may have been executed.
+    /// If the answer to the same claim is lost again, it may be too large for the server or for something on the way. So the lane asks for
+    /// fewer jobs of it, and for the others afterwards.
+    /// - Parameter mayHaveRun: true if Redis may have executed the claim.
     mutating func recordFailure(mayHaveRun: Bool, now: NIODeadline) {
         if mayHaveRun, let inFlight, inFlight.count > 0 {
             var doubt = Doubt(claim: inFlight, end: inFlight.first + inFlight.count)
@@ -195,14 +193,14 @@ struct ClaimWindow {
         notBefore = now
     }
 
-    /// Records that the server refused the claim (read-only, loading, out of memory). The next claim is made after a
-    /// pause. A claim that was in doubt before remains so.
+    /// Records that the server refused the claim because it is read-only, loading or out of memory. The next claim is made after a pause. A
+    /// claim that was in doubt before remains in doubt.
     mutating func recordRefusal(now: NIODeadline, pause: TimeAmount) {
         inFlight = nil
         notBefore = now + pause
     }
 
-    /// True for a claim listed by Redis that no answer in flight can still return.
+    /// True for a claim listed by Redis that no pending answer can still return.
     func wasAnswered(_ number: Int) -> Bool {
         guard let open = [inFlight, inDoubt?.claim].compactMap({ $0 }).filter({ $0.count > 0 }).map(\.first).min()
         else {
@@ -211,24 +209,24 @@ struct ClaimWindow {
         return number < open
     }
 
-    /// Records that the lane handles a claim that Redis listed, whose number must not be used again.
+    /// Records that the lane has adopted a claim that Redis listed. Its number must not be used again.
     mutating func recordAdopted(_ number: Int) { nextNumber = max(nextNumber, number + 1) }
 
     /// Allows a claim at once.
     mutating func wake() { notBefore = .distantPast }
 
-    /// Allows a claim at a given time, or earlier if that is already allowed.
+    /// Allows a claim at a given time, or earlier if one is allowed already.
     mutating func wake(at time: NIODeadline) { notBefore = min(notBefore, time) }
 
-    /// Records that a job was given back because only other workers may be able to send it.
+    /// Records that a job was given back for other workers, which may be able to send it.
     mutating func recordReturn(now: NIODeadline) { delaysRetriesUntil = now + Self.givenBackTime }
 
-    /// True for the polling lane if a poll has been overdue for longer than full capacity can explain.
+    /// True for the polling lane if a poll is overdue for longer than a full lane explains.
     func cannotPoll(now: NIODeadline) -> Bool {
         polls && now >= notBefore && now - max(notBefore, askedAt) >= Self.unwatchedPoll
     }
 
-    /// Records that the lease was lost. Other lanes own the claims now, and this lane continues under another name.
+    /// Records that the lease was lost. The claims belong to other lanes now, and this lane continues under another name.
     mutating func recordLostLease() {
         inFlight = nil
         inDoubt = nil

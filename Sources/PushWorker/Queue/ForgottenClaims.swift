@@ -2,12 +2,12 @@ import Logging
 import NIOCore
 import PushQueue
 
-/// Claims that Redis attributes to a lane and that the lane does not know. No I/O.
+/// Claims that Redis has for a lane, and that the lane does not know. No I/O.
 ///
-/// After a failover, or after a crash of a server that does not fsync each command, Redis can return to a slightly
-/// older state: settlements that it had confirmed are lost, and their claims exist again. Other lanes do not reclaim
-/// them, because their lane is alive. So the lane lists its claims whenever Redis returns, and periodically, and
-/// handles unknown ones as if it had just claimed them. Their notifications may be sent twice and are counted as such.
+/// After a failover, Redis can return to a slightly older state. The same can happen after a crash of a server that does not fsync each
+/// command. Settlements that Redis had confirmed are then lost, and their claims exist again. Other lanes do not reclaim these, because
+/// their lane is alive. So the lane lists its claims periodically, and whenever Redis returns. It handles unknown claims like new ones.
+/// Their notifications may be sent twice, and are counted as possible duplicates.
 struct ForgottenClaims {
     /// The maximum number of jobs per read.
     private static let maximumBatch = 256
@@ -20,8 +20,8 @@ struct ForgottenClaims {
     var isEmpty: Bool { claims.isEmpty }
     var count: Int { claims.count }
 
-    /// Keeps the claims listed by Redis that are unknown.
-    /// - Parameter forEachKnown: passes each claim that the lane is working on, or has settled without confirmation.
+    /// Keeps the listed claims that the lane does not know.
+    /// - Parameter forEachKnown: calls a function with each claim that the lane works on, or has settled without a confirmation.
     init(
         listed: [ClaimID] = [], window: ClaimWindow = ClaimWindow(),
         forEachKnown: ((ClaimID) -> Void) -> Void = { _ in }
@@ -61,20 +61,21 @@ final class ClaimRecovery {
 
     var isEmpty: Bool { forgotten.isEmpty }
 
-    /// Discards the forgotten claims that were found: they are listed again, or belong to other lanes.
+    /// Discards the forgotten claims. They will be listed again, or belong to other lanes now.
     func reset() { forgotten = ForgottenClaims() }
 
-    /// True at intervals in which forgotten claims would not be noticed otherwise.
+    /// True if the claims must be listed again, because they were not for a third of a lease.
     var isDue: Bool {
         let interval = TimeAmount.milliseconds(Int64(link.queue.limits.lease) / 3)
         return link.store.isReady && forgotten.isEmpty && !isReading && link.lane.now - checkedAt > interval
     }
 
-    /// Lists the lane's claims. This answer and those to settlements arrive in the order of their requests.
+    /// Lists the lane's claims. Redis answers this and the settlements in the order of their requests, so a claim whose settlement was sent
+    /// before is not mistaken for a forgotten one.
     func check() {
         checkedAt = link.lane.now
         link.store.claims { [self, generation = link.queue.generation] result in
-            // No answer means that the connection was lost; the check is repeated when it is restored.
+            // Without an answer the connection was lost. The check is repeated when it is restored.
             guard generation == link.queue.generation, link.lane.isWorking, case .success(let listed) = result else {
                 return
             }
@@ -87,7 +88,7 @@ final class ClaimRecovery {
         }
     }
 
-    /// Reads the jobs of forgotten claims, as far as there is capacity.
+    /// Reads as many jobs of forgotten claims as the lane has capacity for.
     func read() {
         guard !forgotten.isEmpty, !isReading, link.canAsk else { return }
         let batch = forgotten.next(capacity: consumer.capacity)

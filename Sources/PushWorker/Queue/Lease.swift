@@ -2,37 +2,36 @@ import Logging
 import NIOCore
 import PushQueue
 
-/// A lane's lease on a queue: the times of its renewals, and the right to reclaim the claims of other lanes. No I/O.
+/// A lane's lease on a queue: when it is renewed, and when the lane may reclaim the claims of other lanes. No I/O.
 ///
-/// After an outage longer than the lease, all leases have expired, and lanes return one after another. The first must
-/// not reclaim from the others, which are alive. So a lane reclaims only after its own lease has been renewed without a
-/// gap for longer than the others need to return: a reconnect pause of up to 5 s, and the login.
+/// After an outage longer than the lease, all leases have expired, and the lanes return one after another. The first must not reclaim from
+/// the others, which are alive. So a lane reclaims only if its own lease has been renewed without a gap for longer than the others need to
+/// return. They need a reconnect pause of up to 5 s, and the login.
 struct Lease {
     /// The maximum number of expired lanes that are remembered.
     private static let maximumExpired = 100
-    /// The maximum interval between renewals by a polling lane, which receives operators' commands.
+    /// The maximum interval between renewals by a polling lane, because it receives operators' commands.
     private static let longestRenewal = TimeAmount.milliseconds(WorkerReport.longestInterval)
-    /// The same for a quiet one.
+    /// The maximum interval between renewals by a quiet polling lane.
     private static let quietRenewal = TimeAmount.milliseconds(WorkerReport.interval)
-    /// The maximum interval at which a lane with jobs asks for commands about them: unsent ones can still be cancelled.
+    /// The maximum interval between renewals by a lane with jobs. A renewal brings commands, and unsent jobs can still be cancelled.
     private static let commandInterval = TimeAmount.milliseconds(500)
 
     private let length: TimeAmount
     private let idleLength: TimeAmount
     private let steadyTime: TimeAmount
-    /// The time between renewals above which there is a gap. Less than the lease, because after a longer outage others
-    /// may have lost theirs.
+    /// The maximum time between renewals without a gap. It is shorter than the lease, because others may lose theirs in a longer outage.
     private let longestGap: TimeAmount
     /// The time of the last request that renews the lease.
     private(set) var requestedAt = NIODeadline.distantPast
     private var renewedAt = NIODeadline.distantPast
-    /// The time since which there was no gap.
+    /// The end of the last gap.
     private var steadySince: NIODeadline?
-    /// True while Redis holds no claims of the lane, according to its last answer, so there is nothing to recover.
+    /// True if Redis holds no claims of the lane according to its last answer, so that there is nothing to recover.
     private(set) var holdsNothing = false
-    /// True while the lease is the long one of a lane without claims.
+    /// True while the lane has no claims, and so a long lease.
     private(set) var isIdle = false
-    /// The times from which lanes with expired leases may be reclaimed.
+    /// The earliest times to reclaim from lanes with expired leases.
     private var reclaimAfter: [String: NIODeadline] = [:]
 
     init(_ limits: QueueLimits) {
@@ -45,7 +44,7 @@ struct Lease {
     /// Returns true if the lease must be renewed without a claim.
     /// - Parameters:
     ///   - polls: true for the lane of a worker that polls.
-    ///   - isAtRest: true if the lane has neither jobs nor problems. A heartbeat with a problem must not be that old.
+    ///   - isAtRest: true if the lane has neither jobs nor problems. Otherwise its heartbeat must be recent.
     func isDue(polls: Bool, isQuiet: Bool, hasJobs: Bool, isAtRest: @autoclosure () -> Bool, now: NIODeadline) -> Bool {
         var interval = TimeAmount.nanoseconds(length.nanoseconds / 3)
         if polls {
@@ -66,7 +65,7 @@ struct Lease {
 
     /// Records an answer to such a request.
     /// - Parameters:
-    ///   - count: the maximum number of jobs that the request claimed.
+    ///   - count: the maximum number of jobs of the request.
     ///   - held: the number of claims that the lane had before; negative if unknown.
     mutating func recordRenewal(count: Int, held: Int, now: NIODeadline) {
         if steadySince == nil || now - renewedAt > longestGap { steadySince = now }
@@ -81,15 +80,14 @@ struct Lease {
         (holdsNothing, isIdle) = (false, false)
     }
 
-    /// True if the lease was renewed for long enough without a gap.
+    /// True if the lease has been renewed without a gap for long enough to reclaim from others.
     func isSteady(now: NIODeadline) -> Bool {
         guard let steadySince, now - renewedAt <= longestGap else { return false }
         return now - steadySince >= steadyTime
     }
 
     /// Records that another lane's lease has expired.
-    /// - Parameter delay: the time for which this lane waits first, so that one lane of the fleet reclaims and not all at
-    ///   once.
+    /// - Parameter delay: the time that this lane waits first, so that only one lane of the fleet reclaims.
     /// - Returns: true if this lane must reclaim now.
     mutating func recordExpired(_ other: String, delay: @autoclosure () -> TimeAmount, now: NIODeadline) -> Bool {
         guard isSteady(now: now) else { return false }
@@ -103,12 +101,12 @@ struct Lease {
         return true
     }
 
-    /// The time from which this lane reclaims another lane's claims, if it has seen that its lease has expired.
+    /// The time when this lane may reclaim another lane's claims; `nil` unless that lane's lease has expired.
     func reclaimTime(of other: String) -> NIODeadline? { reclaimAfter[other] }
 }
 
 extension QueueLink {
-    /// Returns the claims of a lane whose lease has expired to the queue.
+    /// Returns the claims of a lane with an expired lease to the queue.
     /// - Parameter completion: called when jobs may have gone back.
     func reclaim(_ expired: String, completion: @escaping () -> Void) {
         store.reclaim(expired) { [self] result in

@@ -2,26 +2,24 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// The settlements of a queue's jobs on their way to Redis: collected into batches, written after the invalid tokens
-/// that their jobs have found, and written again until they are confirmed.
+/// The settlements of a queue's jobs on their way to Redis. They are collected into batches, written after the invalid tokens of their
+/// jobs, and written again until Redis confirms them.
 final class Outbox {
-    /// The number of claims at which a batch is written.
+    /// A batch with this number of claims is written.
     static let batch = 256
-    /// The bytes of results at which a batch, or a part of a job, is written. A job with 1,000 tokens has half as many.
+    /// A batch, or a part of a job, with this many bytes of results is written. A job with 1,000 tokens has about half as many.
     static let resultBytes = 1 << 18
-    /// The bytes of copied jobs at which a batch is written: its script blocks Redis for some milliseconds.
+    /// A batch with this many bytes of copied jobs is written, because its script blocks Redis for some milliseconds.
     private static let batchBytes = 1 << 20
-    /// The time after its first claim at which a batch is written. A busy lane claims within that time, and writes the batch
-    /// with the claim.
+    /// A batch is written this long after its first job. A busy lane claims earlier, and writes the batch with the claim.
     private static let batchDelay = TimeAmount.milliseconds(20)
-    /// The maximum number of invalid tokens per write, unless the last job has more; the tokens of one job are not
-    /// divided.
+    /// The maximum number of invalid tokens per write. The last job may exceed it, because the tokens of one job are not divided.
     private static let tokensBatch = 2000
-    /// The number of unconfirmed settlements above which the lane claims no more jobs of the queue.
+    /// The lane claims no more jobs of the queue while this number of settlements is unconfirmed.
     private static let maximumUnconfirmed = 10_000
     /// The same limit in bytes, because settlements of jobs with many retried tokens are large.
     private static let maximumUnconfirmedSize = 64 << 20
-    /// The interval at which settlements include the lane's counts for the history.
+    /// The interval between settlements that include the lane's counts for the history.
     private static let countsInterval = TimeAmount.seconds(1)
 
     let link: QueueLink
@@ -30,25 +28,25 @@ final class Outbox {
     private var settlement = Settlement()
     private var unconfirmed = UnconfirmedSettlements()
     private let flushSoon: SoonTask
-    /// The time at which the current batch is written at the latest.
+    /// The latest time to write the current batch.
     private var flushAt = NIODeadline.distantFuture
     /// The due time of the first retry in ``settlement``.
     private var nextRetry = NIODeadline.distantFuture
-    /// The number of parts of jobs that were settled. They number the claims of what is left: after a rollback, a job is
-    /// processed again under a claim that it had before, and its parts must not meet those of then.
+    /// The number of settled parts of jobs. It numbers the claims of the rests of jobs. After a rollback a job is processed again under an
+    /// old claim, and its new parts must not have the numbers of the old ones.
     private var parts = 0
-    /// Ended jobs whose invalid tokens must be in the set before they are settled, and later parts of the same jobs.
+    /// Ended jobs that are settled after their invalid tokens are in the set, and later parts of these jobs.
     private var awaitingTokens: [EndedJob] = []
     /// Ended jobs whose invalid tokens are being written.
     private var writingTokens: [EndedJob] = []
-    /// Parts of jobs that ended while the settlement of an earlier part was not confirmed. That settlement creates the
-    /// claim which these end, and Redis may refuse the first of two that are in flight and execute the second.
+    /// Parts of jobs that wait until the settlement of an earlier part is confirmed. That settlement creates the claim that these parts
+    /// end. If both were in flight, Redis could refuse the first and execute the second.
     private var awaitingPart: [EndedJob] = []
-    /// The time before which no invalid tokens are written, because Redis has refused them.
+    /// The earliest time to write invalid tokens again after Redis has refused them.
     private var tokensNotBefore = NIODeadline.distantPast
-    /// The time at which the counts for the history were last written.
+    /// The time of the last write of the counts for the history.
     private var countsWrittenAt = NIODeadline.distantPast
-    /// The time at which they were last summed up.
+    /// The time of the last reading of the counts.
     private var countsReadAt = NIODeadline.distantPast
 
     init(_ link: QueueLink, _ consumer: QueueConsumer) {
@@ -67,10 +65,9 @@ final class Outbox {
 
     var isFull: Bool { count >= Self.maximumUnconfirmed || size >= Self.maximumUnconfirmedSize }
 
-    /// True once Redis has confirmed all settlements.
     var isEmpty: Bool { count == 0 }
 
-    /// Passes each claim whose settlement is not confirmed.
+    /// Calls the function with each claim whose settlement is not confirmed.
     func forEachClaim(_ body: (ClaimID) -> Void) {
         settlement.claims.forEach(body)
         unconfirmed.claims.forEach(body)
@@ -93,7 +90,7 @@ final class Outbox {
 
     // MARK: Parts of jobs
 
-    /// True if a part of a job waits to be written. Parts must be written in their order.
+    /// True if an earlier part of the job waits to be written. Parts must be written in order.
     private func hasWaitingPart(of job: EndedJob) -> Bool {
         guard job.fanOut?.parts ?? 0 > 0 else { return false }
         return [awaitingTokens, writingTokens, awaitingPart].joined().contains { $0.fanOut === job.fanOut }
@@ -117,8 +114,8 @@ final class Outbox {
 
     // MARK: Writing
 
-    /// Adds an ended job whose invalid tokens are in the set, or a part of one, to the next batch, once the settlement
-    /// of an earlier part is confirmed.
+    /// Adds an ended job, or a part of one, to the next batch. Its invalid tokens are in the set. A part waits until the settlement of the
+    /// part before is confirmed.
     private func write(_ ended: EndedJob) {
         if mustAwaitPart(ended) { return awaitingPart.append(ended) }
         if let fate = ended.fate { link.lane.metrics.count(fate, queue: link.queue.id.index) }
@@ -128,7 +125,8 @@ final class Outbox {
         for postponed in ended.tally.postponed { expectRetry(in: postponed.delay) }
     }
 
-    /// Records that a retry in the settlement is due after a delay in milliseconds. The polling lane finds later ones.
+    /// Records that a retry in the settlement is due after a delay in milliseconds. Later retries need no record, because the polling lane
+    /// finds them.
     private func expectRetry(in delay: Int64) {
         guard delay < ClaimWindow.idlePoll.nanoseconds / 1_000_000 else { return }
         nextRetry = min(nextRetry, link.lane.now + .milliseconds(delay))
@@ -146,7 +144,7 @@ final class Outbox {
 
     private func scheduleFlush() {
         flushSoon.schedule(in: flushAt - link.lane.now) { [self] in
-            // A claim may have written that batch in the meantime.
+            // A claim may have written the batch in the meantime.
             if flushAt > link.lane.now { if flushAt < .distantFuture { scheduleFlush() } } else { flush() }
         }
     }
@@ -166,7 +164,7 @@ final class Outbox {
     private func write(_ number: Int, again: Bool) {
         guard let batch = unconfirmed[number] else { return }
         link.store.settle(batch) { [self, generation = link.queue.generation] result in
-            // Redis reports it once, also to a lane that has lost its lease.
+            // Redis reports these once, even to a lane that has lost its lease.
             if case .success(let settled) = result {
                 for campaign in settled.stopped { consumer.stopped(campaign) }
                 for exhausted in settled.exhausted { link.record(exhausted) }
@@ -174,11 +172,11 @@ final class Outbox {
             let settled = link.value(of: result, to: .settlements, of: generation) {
                 unconfirmed.recordRefusal(number)
                 link.lane.afterRefusal { [self] in
-                    // It may already have been written again over a new connection.
+                    // It may have been written again over a new connection in the meantime.
                     if unconfirmed.takeRefused(number) { write(number, again: true) }
                 }
             }
-            // It may have been written twice, in which case only the first answer counts.
+            // If it was written twice, only the first answer counts.
             guard let settled, unconfirmed.recordConfirmation(number) != nil else { return }
             link.logEvictions(settled.evicted)
             if !again { link.lane.metrics.lostClaims += settled.lost }
@@ -187,14 +185,14 @@ final class Outbox {
         }
     }
 
-    /// Writes unconfirmed settlements again over a new connection. Those that were executed have no effect now.
+    /// Writes unconfirmed settlements again over a new connection. Those that Redis has executed have no effect now.
     ///
-    /// After a failover, another server may have a job as claimed but not its invalid tokens, although the previous
-    /// server had confirmed them. So the tokens are written again too, and first.
+    /// After a failover, the new server may have neither a settlement nor the invalid tokens that the old server confirmed. So the tokens
+    /// are written again too, before the settlements.
     func writeUnconfirmed() {
         unconfirmed.recordRewrite()
         let tokens = unconfirmed.invalidTokens + settlement.invalidTokens
-        // In a Cluster the set may be on a server that did not fail over.
+        // In a Cluster the set of invalid tokens may be on another server, which did not fail over.
         guard !tokens.isEmpty, link.store.holdsInvalidTokens else { return writeAllUnconfirmed() }
         link.fleet.invalidTokens.mark(tokens) { [self, generation = link.queue.generation] result in
             let marked = link.value(of: result, to: .invalidTokens, of: generation) {
@@ -252,7 +250,7 @@ final class Outbox {
 
     // MARK: History
 
-    /// Returns and resets the counts for the history that must be written now.
+    /// Returns and resets the counts for the history.
     private func takeCounts() -> MinuteCounts? {
         countsReadAt = link.lane.now
         guard let counts = link.lane.metrics.takeMinute(ofQueue: link.queue.id.index, apps: link.lane.apps.map(\.name))
@@ -261,7 +259,7 @@ final class Outbox {
         return counts
     }
 
-    /// Writes the counts that no settlement has included for lack of settlements.
+    /// Writes the counts alone if there was no settlement to include them for some time.
     func writeCountsIfDue() {
         guard link.lane.now - countsReadAt >= Self.countsInterval * 2, settlement.isEmpty else { return }
         writeCounts()
@@ -269,8 +267,8 @@ final class Outbox {
 
     /// Writes the counts for the history without a settlement.
     ///
-    /// They are not written again, because without a claim Redis could not detect a repetition. So they are lost if
-    /// their connection is. Counts that Redis has refused are written later.
+    /// They are written only once, because without a claim Redis could not detect a repetition. So they are lost if their connection is
+    /// lost. Counts that Redis has refused are written later.
     func writeCounts() {
         guard link.store.isReady, let counts = takeCounts() else { return }
         var settlement = Settlement()
@@ -283,9 +281,10 @@ final class Outbox {
 
     // MARK: Jobs
 
-    /// Settles a job whose only notification was delivered and needs no record beyond that.
-    /// - Parameter campaign: the name of the job's campaign, if it has one.
-    /// - Parameter latency: the time from enqueueing to delivery in milliseconds, for the counters of the campaign.
+    /// Settles a job whose only notification was delivered, and that has no tally.
+    /// - Parameters:
+    ///   - campaign: the name of the job's campaign, if it has one.
+    ///   - latency: the time from enqueueing to delivery in milliseconds, for the counters of the campaign.
     func settleDelivered(_ claim: ClaimID, campaign: ByteBuffer? = nil, latency: Int? = nil) {
         settlement.use(campaign: campaign)
         if let latency { settlement.addLatency(latency) }
@@ -296,7 +295,7 @@ final class Outbox {
     /// True if a part of a job can be written soon.
     var canSettlePart: Bool { link.store.isReady && !isFull }
 
-    /// Returns the claim of the notifications of a job that have not ended, for a settlement of the others.
+    /// Returns a claim for the notifications of a job that have not ended, because the others are settled.
     func claimOfRest(of fanOut: FanOut) -> ClaimID {
         fanOut.parts += 1
         parts += 1
@@ -311,16 +310,15 @@ final class Outbox {
             write(ended)
         }
         guard case .pieces = ended.replacement else { return flushIfFull() }
-        // The pieces are due, for every lane, as soon as this is written.
+        // The pieces are due for every lane as soon as this is written.
         flush()
         consumer.split()
     }
 }
 
-/// Settlements that were written and not yet confirmed by Redis. No I/O.
+/// Settlements that were written and that Redis has not confirmed. No I/O.
 ///
-/// They are written again over each new connection until they are confirmed; executing a settlement a second time has
-/// no effect.
+/// They are written again over each new connection, because executing a settlement twice has no effect.
 struct UnconfirmedSettlements {
     private var batches: [Int: Settlement] = [:]
     private var nextNumber = 0
@@ -335,7 +333,7 @@ struct UnconfirmedSettlements {
 
     var claims: some Sequence<ClaimID> { batches.values.lazy.flatMap(\.claims) }
 
-    /// True if a claim exists only once one of the batches has been executed.
+    /// True if one of the batches creates the claim.
     func creates(_ claim: ClaimID) -> Bool { batches.values.contains { $0.rests.contains(claim) } }
 
     /// The invalid tokens that must be in Redis before the batches, oldest first.
@@ -353,7 +351,7 @@ struct UnconfirmedSettlements {
     subscript(number: Int) -> Settlement? { batches[number] }
 
     /// Records that Redis has confirmed a batch, and removes it.
-    /// - Returns: the batch; `nil` if it was already confirmed, because it may have been written twice.
+    /// - Returns: the batch; `nil` if it was confirmed before, because it was written twice.
     mutating func recordConfirmation(_ number: Int) -> Settlement? {
         refused.remove(number)
         guard let settlement = batches.removeValue(forKey: number) else { return nil }
@@ -362,10 +360,10 @@ struct UnconfirmedSettlements {
         return settlement
     }
 
-    /// Records that Redis refused a batch, which must be written again after a pause.
+    /// Records that Redis refused a batch. It must be written again after a pause.
     mutating func recordRefusal(_ number: Int) { refused.insert(number) }
 
-    /// Returns true, once, if a refused batch must still be written again.
+    /// Returns true if a refused batch must still be written again. Then it returns false.
     mutating func takeRefused(_ number: Int) -> Bool { refused.remove(number) != nil }
 
     /// Records that all batches are written again over a new connection.

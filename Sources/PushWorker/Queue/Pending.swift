@@ -4,9 +4,9 @@ import PushQueue
 
 /// A step before a decoded job can be accepted.
 ///
-/// Indirect, because nearly all jobs need none and their `nil` should be small.
+/// Indirect, because nearly all jobs need none, and a `nil` should be small.
 indirect enum Prerequisite {
-    /// It must be the only job with its id.
+    /// Redis must reserve its id, so that it is the only job with it.
     case reservation(Reservation, of: UnsentJob)
     /// It must be the newest job of its key.
     case newest(NewestJob, of: UnsentJob)
@@ -14,13 +14,13 @@ indirect enum Prerequisite {
     case turn(TurnQuestion, of: UnsentJob)
 }
 
-/// The question whether a job has its turn within a rate.
+/// A question to Redis: may a job be sent now within a rate?
 struct TurnQuestion {
     let limit: SharedRates.Limit
     let turn: SharedRates.Turn
 }
 
-/// Jobs that wait for answers of one kind, in the order of their claims. No I/O.
+/// Jobs that wait for answers to one kind of question, in the order of their claims. No I/O.
 struct Pending<Question> {
     struct Entry {
         let job: UnsentJob
@@ -28,14 +28,14 @@ struct Pending<Question> {
     }
 
     private(set) var entries: [Entry] = []
-    /// True while the first entries are asked for.
+    /// True while the questions of the first entries are in flight.
     private var isAsking = false
 
     mutating func append(_ job: UnsentJob, _ question: Question) {
         entries.append(Entry(job: job, question: question))
     }
 
-    /// Returns the entries to ask for next, if any; ``recordAnswers(_:)`` must follow.
+    /// Returns the entries whose questions are asked next, if any. A call of ``recordAnswers(_:)`` must follow.
     /// - Parameter maximum: the maximum number; 0 while Redis can't be asked.
     mutating func next(_ maximum: Int) -> [Entry]? {
         guard !entries.isEmpty, maximum > 0, !isAsking else { return nil }
@@ -43,8 +43,8 @@ struct Pending<Question> {
         return Array(entries.prefix(maximum))
     }
 
-    /// Records answers to the first entries, or to some of them.
-    /// - Parameter areAnswered: true for each entry that was answered.
+    /// Records the answers to the first entries. Those without an answer stay.
+    /// - Parameter areAnswered: true for each entry with an answer.
     mutating func recordAnswers(_ areAnswered: [Bool]) {
         isAsking = false
         let kept = zip(entries, areAnswered).filter { !$0.1 }.map(\.0)
@@ -54,12 +54,12 @@ struct Pending<Question> {
 
 /// The decoded jobs of a queue that wait for an answer from Redis before they can be accepted.
 ///
-/// They wait until they are answered, the lease is lost, or a drain releases them with the lane's other claims. A
-/// question that was answered before gets the same answer.
+/// They wait until there is an answer, the lease is lost, or a drain releases them with the lane's other claims. If a question is repeated,
+/// Redis gives the same answer.
 final class WaitingJobs {
     /// The maximum number of jobs per call.
     private static let maximumBatch = 256
-    /// The maximum number of jobs for which turns are asked for together.
+    /// The maximum number of jobs whose turns are asked for together.
     private static let maximumTurns = 1000
 
     private let link: QueueLink
@@ -80,7 +80,7 @@ final class WaitingJobs {
     var isEmpty: Bool { count == 0 }
     var count: Int { reservations.entries.count + newest.entries.count + turns.entries.count }
 
-    /// Passes each claim of a waiting job.
+    /// Calls the function with the claim of each waiting job.
     func forEachClaim(_ body: (ClaimID) -> Void) {
         for entry in reservations.entries { body(entry.job.claim) }
         for entry in newest.entries { body(entry.job.claim) }
@@ -94,7 +94,7 @@ final class WaitingJobs {
         return count
     }
 
-    /// Adds a job that needs a step first, if it does. All jobs of a claim are asked for in the same call.
+    /// Adds a job if it needs a step first. All jobs of a claim are asked for in the same call.
     func append(_ prerequisite: Prerequisite?) {
         switch prerequisite {
         case .reservation(let reservation, let job): reservations.append(job, reservation)
@@ -106,7 +106,7 @@ final class WaitingJobs {
         soon.schedule { [self] in ask() }
     }
 
-    /// Asks for all jobs. Also called when the connection is restored.
+    /// Asks all questions. Also called when the connection is restored.
     func ask() {
         reserve()
         askForNewest()
@@ -124,7 +124,7 @@ final class WaitingJobs {
         }
     }
 
-    /// Asks for the jobs of a kind, as many as a call may have, until all are answered.
+    /// Asks all questions of one kind, in calls of limited size.
     private func askFor<Question, Answer>(
         _ pending: ReferenceWritableKeyPath<WaitingJobs, Pending<Question>>, _ request: QueueLink.Request,
         _ call: ([Question], @escaping (Result<[Answer], QueueFailure>) -> Void) -> Void, again: @escaping () -> Void,
@@ -207,7 +207,7 @@ final class WaitingJobs {
         link.lane.schedulePump()
     }
 
-    /// - Parameter wait: 0 if the job may be sent now, or the milliseconds after which it asks again.
+    /// - Parameter wait: 0 if the job may be sent now. Otherwise it asks again after this number of milliseconds.
     private func turned(_ waiting: UnsentJob, _ limit: SharedRates.Limit, wait: Int) {
         // In a drain the job is released with the lane's other claims.
         guard link.lane.isWorking else { return }
@@ -222,10 +222,10 @@ final class WaitingJobs {
     }
 }
 
-/// The jobs for which turns are asked for together.
+/// The jobs whose turns are asked for together.
 private final class AskedTurns {
     let entries: [Pending<TurnQuestion>.Entry]
-    /// For each job 0 if it may be sent now, or the milliseconds after which it asks again; `nil` without an answer.
+    /// For each job 0 if it may be sent now, or the milliseconds until it asks again; `nil` without an answer.
     var waits: [Int?]
     /// The number of unanswered calls.
     var unanswered: Int

@@ -4,10 +4,10 @@ import PushJob
 import PushQueue
 import Redis
 
-/// Consumes one queue: claims its jobs, keeps the lease, waits for jobs, and settles ended jobs.
+/// Consumes one queue: keeps the lease, claims jobs and waits for them.
 ///
-/// Each queue has its own lease: in a Cluster each queue may be on another server, and an unreachable one must not hold
-/// up the others. Belongs to the lane's event loop.
+/// Each queue has its own lease. In a Cluster each queue can be on another server, and an unreachable server must not delay the queues of
+/// others. Belongs to the lane's event loop.
 final class QueueConsumer {
     private(set) lazy var outbox = Outbox(link, self)
     let link: QueueLink
@@ -19,13 +19,12 @@ final class QueueConsumer {
     private var heartbeat = Heartbeat()
     private let waiting: WaitingJobs
     private lazy var recovery = ClaimRecovery(link, self)
-    /// The error of the last lost connection.
     private var connectionError: RedisError?
     private(set) var hasBacklog = false
     private var isWaiting = false
-    /// The time at which the other lanes were last asked to poll in this lane's place.
+    /// The time of the last request to other lanes to poll instead of this lane.
     private var delegatedAt = NIODeadline.distantPast
-    /// The lane's round in which the queue last had its turn.
+    /// The number of the lane's last round with a turn of the queue.
     private var lastTurn = 0
     /// True if the lane may ask for a lease.
     private var mayJoin = false
@@ -34,7 +33,7 @@ final class QueueConsumer {
         var sentAt = NIODeadline.distantPast
         /// True if the next heartbeat must not wait for its interval.
         var isUrgent = false
-        /// The time from which it must not wait either, because another lane's claims may then be reclaimed.
+        /// From this time on the next heartbeat must not wait either, because another lane's claims may then be reclaimed.
         var mustBeAt = NIODeadline.distantFuture
     }
 
@@ -69,7 +68,7 @@ final class QueueConsumer {
         lane.schedulePump()
     }
 
-    /// Continues with what needs a connection to another server than that of the queue.
+    /// Continues with the work that needs another server than the queue's.
     func otherRedisReady() {
         outbox.writeInvalidTokens()
         waiting.ask()
@@ -80,7 +79,7 @@ final class QueueConsumer {
     /// Records that invalid tokens were written to their set.
     func markedInvalid() { driver.fleet.invalidTokenCount = max(1, driver.fleet.invalidTokenCount ?? 1) }
 
-    /// Records that a job was replaced by pieces, which are due for every lane.
+    /// Records that a job was replaced by pieces. They are due for every lane.
     func split() {
         wake()
         driver.callbacks.backlog(queue.id)
@@ -97,10 +96,10 @@ final class QueueConsumer {
 
     // MARK: Claims
 
-    /// Makes the claim that is due now, if any.
+    /// Makes a claim if one is due.
     /// - Parameters:
-    ///   - free: how many more notifications could be in flight.
-    ///   - busy: how many are in flight.
+    ///   - free: the number of further notifications that could be in flight.
+    ///   - busy: the number of notifications in flight.
     ///   - turn: the lane's round.
     func claim(free: Int, busy: Int, turn: Int) {
         lastTurn = turn
@@ -110,7 +109,7 @@ final class QueueConsumer {
         send(claim)
     }
 
-    /// Repeats an unanswered claim that may have claimed jobs, for a quiet lane.
+    /// Repeats an unanswered claim that may have claimed jobs. For a quiet lane, which makes no other claims.
     func repeatClaim() {
         guard canClaim, window.isInDoubt, let claim = window.next(free: 1, busy: 0, now: lane.now) else { return }
         send(claim)
@@ -122,9 +121,9 @@ final class QueueConsumer {
     /// True if the lane has a lease, or may ask for one.
     private var isAdmitted: Bool { window.hasJoined || mayJoin }
 
-    /// Finds out if the lane may ask for a lease. An operator who changes the number of shards of the invalid tokens makes sure
-    /// that no lane has one, and lanes ask for none until that is done: they could look up no tokens. They do if the division
-    /// can't be read: others keep working without the shared state, too.
+    /// Finds out if the lane may ask for a lease. An operator who changes the number of shards of the invalid tokens makes sure that no
+    /// lane has a lease. Until that is done lanes ask for none, because they could look up no tokens. If the number can't be read, they
+    /// ask: others also keep working without the shared state.
     private func askForAdmission() {
         guard !isAdmitted, store.isReady else { return }
         link.fleet.invalidTokens.countIfUndivided { [self] result in
@@ -142,7 +141,7 @@ final class QueueConsumer {
         store.isReady && !heartbeat.isUrgent && outbox.isEmpty && recovery.isEmpty && waiting.isEmpty
     }
 
-    /// The time from which it would claim jobs.
+    /// The earliest time of the next claim.
     var nextClaim: NIODeadline {
         if window.isAsking { return .distantFuture }
         return lane.isQuiet && !window.isInDoubt ? .distantFuture : window.nextClaim
@@ -152,7 +151,7 @@ final class QueueConsumer {
     var expected: Int { window.reserved(now: lane.now) + waiting.count }
 
     /// Returns the queue's availability for the schedule.
-    /// - Parameter turn: the lane's round, in which each queue has at most one turn.
+    /// - Parameter turn: the lane's round. Each queue has at most one turn in it.
     func availability(turn: Int) -> QueueSchedule.Availability {
         if window.reserved(now: lane.now) > 0 { return .asked }
         return canClaim && lastTurn != turn ? .ready : .unavailable
@@ -233,7 +232,7 @@ final class QueueConsumer {
             // Read-only, loading, out of memory: the server is reachable and will recover.
             window.recordRefusal(now: lane.now, pause: lane.refusalPause)
             link.refusals.recordRefusal(.claims, failure)
-            // Only such a claim finds out whether all keys are right again.
+            // Only a claim with a heartbeat finds out if all keys have the right types again.
             heartbeat.isUrgent = true
         }
     }
@@ -265,20 +264,20 @@ final class QueueConsumer {
 
     func checkClaimsIfDue() { if !lease.holdsNothing, recovery.isDue { checkClaims() } }
 
-    /// Resumes work on forgotten claims, as far as there is capacity.
+    /// Reads as many jobs of forgotten claims as the lane has capacity for.
     func recoverClaims() { recovery.read() }
 
-    /// The number of jobs for which the lane has capacity.
+    /// The number of further jobs that the lane could accept.
     var capacity: Int { driver.capacity }
 
-    /// Returns the forgotten ones of the claims that Redis lists.
+    /// Returns the forgotten claims among those that Redis lists.
     func forgotten(among listed: [ClaimID]) -> ForgottenClaims {
         let forgotten = ForgottenClaims(listed: listed, window: window, forEachKnown: forEachClaim)
         if !forgotten.isEmpty { window.recordAdopted(forgotten.largestNumber) }
         return forgotten
     }
 
-    /// Passes each claim that the lane is working on, or has settled without confirmation.
+    /// Calls the function with each claim that the lane works on, or has settled without a confirmation.
     private func forEachClaim(_ body: (ClaimID) -> Void) {
         outbox.forEachClaim(body)
         waiting.forEachClaim(body)
@@ -292,7 +291,7 @@ final class QueueConsumer {
 
     func wake() { window.wake() }
 
-    /// Schedules a claim for the time at which a retry becomes due, on this lane or on the worker's polling lane.
+    /// Schedules a claim for the due time of a retry, on this lane or on the worker's polling lane.
     func wake(at time: NIODeadline) {
         guard window.polls else { return driver.callbacks.due(queue.id, time) }
         window.wake(at: time)
@@ -315,7 +314,7 @@ final class QueueConsumer {
         driver.callbacks.backlog(queue.id)
     }
 
-    /// Makes the server notify this process as soon as there is a job.
+    /// Waits for a job, so that the server notifies this process as soon as there is one.
     private func waitForJob() {
         guard store.canWait, !isWaiting, case .running = lane.state else { return }
         isWaiting = true
@@ -343,7 +342,7 @@ final class QueueConsumer {
 
     // MARK: The lease
 
-    /// Renews the lease without a claim, unless something else has renewed it.
+    /// Renews the lease without a claim, if that is due.
     func renewLeaseIfDue() {
         askForAdmission()
         let isDue = lease.isDue(
@@ -355,13 +354,13 @@ final class QueueConsumer {
         send(claim)
     }
 
-    /// The time of the last renewal; `nil` before the first, and while there are no claims that a lease protects.
+    /// The time of the last renewal; `nil` before the first one, and without claims that a lease protects.
     var leaseRenewedAt: NIODeadline? { window.hasJoined && !lease.isIdle ? queue.answeredAt : nil }
 
-    /// Makes the next claim or renewal soon, with a heartbeat.
+    /// Makes the next claim or renewal carry a heartbeat, and makes it soon.
     func reportSoon() { heartbeat.isUrgent = true }
 
-    /// Returns the heartbeat to send with the current claim, if one is due.
+    /// Returns the heartbeat for the current claim, if one is due.
     private func nextHeartbeat() -> WorkerHeartbeat? {
         guard
             heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Self.heartbeatInterval
@@ -371,8 +370,8 @@ final class QueueConsumer {
         return driver.observer.heartbeat(for: queue)
     }
 
-    /// Continues under another name, because the lease ended while this process did not run. Other lanes have the
-    /// claims now, and this lane can no longer settle what is in flight.
+    /// Continues under another name, because the lease has ended while this process did not run. Other lanes have the claims now, so this
+    /// lane can't settle its notifications in flight.
     private func rejoin() {
         queue.logger.warning(
             "the lease was lost; continuing under another name",
@@ -394,7 +393,7 @@ final class QueueConsumer {
 
     // MARK: The end
 
-    /// Ends blocking waits: one in flight would move a job that this lane no longer wants.
+    /// Ends blocking waits, which would move a job that this lane no longer wants.
     func stopWaiting() {
         store.stopWaiting()
         reportSoon()
@@ -402,8 +401,8 @@ final class QueueConsumer {
 
     /// Releases unsettled jobs and ends the lease, unless settlements are unconfirmed.
     ///
-    /// The jobs of unconfirmed settlements may have been sent. Another worker reclaims them and counts them as possible
-    /// duplicates; released, they would be sent again without being counted.
+    /// The jobs of unconfirmed settlements may have been sent. If they were released, they would be sent again without being counted as
+    /// possible duplicates. So another worker has to reclaim them.
     func release() -> EventLoopFuture<Void> {
         outbox.writeCounts()
         guard outbox.isEmpty else {
@@ -431,7 +430,7 @@ final class QueueConsumer {
             .map { .init(.redisRefuses, $0) }
     }
 
-    /// The lack of a lease, if it has none yet: a lane that can't send does not ask for one.
+    /// The problem that the lane has no lease yet, if so. A lane that can't send does not ask for one.
     var lackOfLease: WorkerReport.Obstacle? {
         window.hasJoined ? nil : .init(.noLease, "the worker has no lease for the queue \(queue.name) yet")
     }

@@ -3,8 +3,8 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A queue from the point of view of a lane's parts: its configuration, Redis' clock, and the name under which its jobs
-/// are claimed.
+/// The state of one queue on one lane that several parts need: its configuration, Redis' clock, operators' commands, and the name under
+/// which the lane claims jobs.
 ///
 /// Only the queue's consumer changes it.
 final class QueueContext {
@@ -16,24 +16,23 @@ final class QueueContext {
     let logger: Logger
     private let eventLoop: any EventLoop
     private var names: HolderNames
-    /// The digest of the configuration by which the lane accepts the queue's jobs.
+    /// The digest of the configuration that decides which jobs of the queue the lane accepts.
     var configuration = ConfigurationDigest(routing: [], rules: [])
-    /// The configurations of other living workers that differ from it, at the time of the last claim with jobs.
+    /// The other configurations of living workers, at the time of the last claim with jobs.
     var otherConfigurations: Set<ConfigurationDigest> = []
     /// The operators' commands about its jobs.
     var commands = JobCommands() {
         didSet { hasCommands = !commands.isEmpty }
     }
-    /// True if there is a command. A flag of its own, because each job asks, and copying the commands costs.
+    /// True if there is a command. A stored flag, because each job asks, and copying the commands costs time.
     private(set) var hasCommands = false
-    /// The number of notifications that were already in flight when the last change of commands cancelled them.
+    /// The number of notifications that were in flight when the last change of commands cancelled them.
     var cancelledInFlight = 0
-    /// True if the queue's pause requires the return of its unsubmitted jobs, at the time of the last claim.
+    /// True if the queue was paused in a way that returns its unsubmitted jobs, at the time of the last claim.
     var handsBack = false
-    /// The time until which claims have the queue sort its jobs by their shares: a minute after the last job with `fair`
-    /// or `urgent`.
+    /// Until this time, claims make Redis sort the queue's jobs by their shares: a minute after the last job with `fair` or `urgent`.
     private(set) var sortsUntil = NIODeadline.distantPast
-    /// Redis' clock: its last reported time, and the time of that report.
+    /// Redis' last reported time, and the time of that report by the event loop's clock.
     private var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
 
     init(_ queue: QueueConfiguration, id: QueueID, lane: LaneContext) {
@@ -67,15 +66,15 @@ final class QueueContext {
 
     func setClock(_ milliseconds: Int64) { clock = (eventLoop.now, milliseconds) }
 
-    /// The milliseconds by which Redis' clock is ahead of the event loop's.
+    /// The difference of Redis' clock and the event loop's, in milliseconds.
     var clockOffset: Int64 { clock.milliseconds - Int64(clock.at.uptimeNanoseconds / 1_000_000) }
 
-    /// Records a job that is not sent in the order of the list.
+    /// Records a job that makes Redis sort the queue.
     func recordSorted(now: NIODeadline) { sortsUntil = now + .minutes(1) }
 
     // MARK: Configurations
 
-    /// Sets the configuration by which the lane accepts jobs from now on.
+    /// Sets the apps that decide which jobs the lane accepts from now on.
     func accept(by apps: [AppConfiguration]) {
         let apps = apps.sorted { $0.name < $1.name }
         let format =
@@ -91,8 +90,8 @@ final class QueueContext {
     /// True if all living workers have the same apps with the same topics.
     var routesAlike: Bool { otherConfigurations.allSatisfy { $0.routing == configuration.routing } }
 
-    /// Returns the configurations that have refused a job, including the lane's own; `nil` if no living worker has another
-    /// configuration, so that the lane's verdict is final.
+    /// Returns the configurations that have refused a job, including the lane's own; `nil` if this refusal is final, because no other
+    /// living worker may accept the job.
     func refusals(of job: Envelope, in body: ByteBuffer) -> Set<ConfigurationDigest>? {
         guard !otherConfigurations.isEmpty else { return nil }
         let refused = Self.refusals(of: job, in: body).union([configuration])
@@ -102,46 +101,45 @@ final class QueueContext {
         return refused
     }
 
-    /// Returns the configurations by which workers have refused a job.
+    /// Returns the configurations that have refused a job, according to its envelope.
     private static func refusals(of job: Envelope, in body: ByteBuffer) -> Set<ConfigurationDigest> {
         ConfigurationDigest.list(job.refusals(in: body) ?? "")
     }
 
     // MARK: Names
 
-    /// The number of times that the lease was lost. Each time the lane continues under another name.
+    /// The number of lost leases. After each loss the lane continues under another name.
     var generation: Int { names.generation }
 
-    /// The current name of the lease holder.
+    /// The name under which the lane holds the lease.
     var holder: String { names.current }
 
     /// Switches to another name, because the lease was lost.
     func rejoin() { names.renew() }
 
-    /// Returns the bytes from which `apns-id`s are derived: the job's id or, for a job without one, its first claim.
-    /// - Parameter generation: the generation of the claim.
+    /// Returns the bytes that `apns-id`s are derived from: the job's id or, without one, its first claim.
+    /// - Parameter generation: the generation of the lease when the job was claimed.
     func identity(of job: Job, claim: ClaimID, generation: Int) -> ByteBuffer {
         if let id = job.id ?? job.envelope.origin { return job.text(id) }
         return ByteBuffer(string: "\(names.name(ofGeneration: generation)):\(claim)")
     }
 
     /// Returns the first claim of a job, as `<lane>:<number>.<stamp>`.
-    /// - Parameter claim: the claim under which the lane accepted it.
+    /// - Parameter claim: the first claim of the job on this lane.
     private func origin(of job: Job, claim: ClaimID) -> ByteBuffer {
         job.envelope.origin.map(job.text) ?? ByteBuffer(string: "\(holder):\(claim)")
     }
 
     // MARK: Reservations
 
-    /// Returns the reservation of a job's id; `nil` if the job is not to be unique.
-    /// - Parameter claim: the claim under which the lane accepted it.
+    /// Returns the reservation of a job's id; `nil` if the job need not be unique.
+    /// - Parameter claim: the first claim of the job on this lane.
     func reservation(of job: Job, claim: ClaimID) -> Reservation? {
         guard job.uniqueFor != nil else { return nil }
         return Reservation(of: job, claim: claim, origin: origin(of: job, claim: claim))
     }
 
-    /// True if a job's reservation outlives it: some of its notifications were or may have been delivered, or go their own
-    /// ways.
+    /// True if a job's reservation outlives the job: notifications were or may have been delivered, or several parts return to Redis.
     func keepsReservation(_ job: Job, _ tally: JobTally?) -> Bool {
         job.uniqueFor != nil
             && (job.envelope.keepsReservation || job.envelope.reclaims > 0 || tally?.keepsReservation == true)
@@ -149,10 +147,10 @@ final class QueueContext {
 
     /// Returns the beginning of the wrapper for the next attempt.
     /// - Parameters:
-    ///   - firstClaim: the claim from which the job's identity is derived if it has no id; `nil` for the claim itself.
-    ///   - refusedBy: the configurations by which workers refuse the job, if they include further ones.
-    ///   - fails: true if the caller writes a failure, which takes the place of the last one.
-    ///   - keepsReservation: true if the job's reservation outlives it.
+    ///   - firstClaim: the claim that gives a job without an id its identity; `nil` for `claim`.
+    ///   - refusedBy: the configurations that refuse the job; empty to keep those of its envelope.
+    ///   - fails: true if the caller writes a failure, which replaces the last one.
+    ///   - keepsReservation: true if the job's reservation outlives the job.
     ///   - namesClaim: true to make the wrapped job unique, because a sorted set would merge equal members.
     func wrapper(
         of job: Job, claim: ClaimID, firstClaim: ClaimID? = nil, attempt: Int, firstSeen: Int64,
@@ -174,7 +172,7 @@ final class QueueContext {
     }
 
     /// Returns the head of the wrapper for the notifications of a job that have not ended.
-    /// - Parameter tokens: those of the notifications.
+    /// - Parameter tokens: the tokens of these notifications.
     func headOfRest(of job: ActiveJob, _ fanOut: FanOut, tokens: [ByteBuffer]) -> ByteBuffer {
         let envelope = fanOut.job.envelope
         var writer = wrapper(
@@ -189,7 +187,7 @@ final class QueueContext {
     }
 }
 
-/// The names under which a lane holds its leases of a queue, one after another.
+/// The successive names of a lane as the holder of its lease on a queue.
 private struct HolderNames {
     private(set) var generation = 0
     private(set) var current: String

@@ -1,8 +1,8 @@
 import NIOCore
 import PushQueue
 
-/// The lane, the queue, its Redis and the state that all workers share, for the parts of a queue's consumer, and the one
-/// treatment of failed requests.
+/// The values that the parts of a queue's consumer share: the lane, the queue, its Redis, and the state that all workers share. It also
+/// treats failed requests.
 final class QueueLink {
     /// The kinds of requests that a reachable Redis may refuse.
     enum Request: String, CaseIterable {
@@ -33,13 +33,15 @@ final class QueueLink {
     /// True while Redis can be asked on behalf of jobs.
     var canAsk: Bool { store.isReady && lane.isWorking }
 
-    /// Returns the value of an answer about claims, or `nil`: if the lease was lost since the request, because the claims
-    /// belong to other lanes now; if the connection was lost, because the consumer makes all requests again when it is
-    /// restored; and if Redis refused the request, which must then be made again after a pause.
+    /// Returns the value of an answer about claims; `nil` if there is none to use:
+    ///
+    /// - The lease was lost since the request, so the claims belong to other lanes now.
+    /// - The connection was lost. The consumer repeats all requests when it is restored.
+    /// - Redis refused the request. `refused` must repeat it after a pause.
     /// - Parameters:
     ///   - generation: the generation of the lease at the time of the request.
-    ///   - refused: called for a refused request, to make it again; see ``LaneContext/afterRefusal(_:)``. Does not
-    ///     escape, so that an answer allocates no closure.
+    ///   - refused: called for a refused request, to repeat it; see ``LaneContext/afterRefusal(_:)``. Does not escape, so that an answer
+    ///     allocates no closure.
     func value<Value>(
         of result: Result<Value, QueueFailure>, to request: Request, of generation: Int,
         refused: () -> Void
@@ -57,7 +59,7 @@ final class QueueLink {
         }
     }
 
-    /// Logs evictions of dead letters, whose jobs are lost permanently.
+    /// Logs the eviction of dead letters. Their jobs are lost permanently.
     func logEvictions(_ count: Int) {
         guard count > 0 else { return }
         lane.logThrottled(
@@ -80,7 +82,7 @@ final class QueueLink {
 
     // MARK: Guards of campaigns
 
-    /// Logs that the guard of a campaign has paused it in this queue, and adds that to the audit log.
+    /// Logs that the guard of a campaign has paused it in this queue, and writes an entry of the audit log.
     func record(_ stopped: StoppedCampaign) {
         queue.logger.error(
             "the guard of a campaign has paused it",
@@ -95,8 +97,8 @@ final class QueueLink {
         }
     }
 
-    /// Pauses this queue's part of a campaign that its guard has paused in another queue. If that fails, the guard in
-    /// this queue still compares its own counters.
+    /// Pauses a campaign in this queue, because its guard has paused it in another queue. If that fails, the guard in this queue still
+    /// compares its own counters.
     func stop(_ stopped: StoppedCampaign) {
         store.stop(stopped) { [queue] result in
             guard case .failure(let failure) = result else { return }
@@ -107,11 +109,10 @@ final class QueueLink {
     }
 }
 
-/// Takes the result of a request to Redis.
+/// Receives the result of a request to Redis.
 typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 
-/// The operations of a lane's consumer on one queue in Redis; see ``QueueConnection``. All calls and completions are on
-/// the lane's event loop.
+/// The operations of a consumer on its queue in Redis; see ``QueueConnection``. All calls and completions are on the lane's event loop.
 protocol QueueStore: AnyObject {
     var isReady: Bool { get }
     var canWait: Bool { get }

@@ -1,9 +1,8 @@
 /// Decides which of a lane's queues to ask for jobs next. No I/O.
 ///
-/// By weight this is stride scheduling: each queue's received jobs are divided by its weight, and the queue with the
-/// lowest result is next. So queues that all have jobs share the lane exactly in proportion to their weights. A queue
-/// without jobs costs the others nothing, and when it has some again it gets its share from then on, without credit for
-/// the past.
+/// In the weighted order this is stride scheduling: each queue's received jobs are divided by its weight, and the queue with the lowest
+/// result is next. So queues that always have jobs share the lane in proportion to their weights. A queue without jobs costs the others
+/// nothing. When it has jobs again, it gets its share from then on, without credit for the past.
 struct QueueSchedule {
     enum Availability {
         case ready

@@ -2,9 +2,9 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Settlements of jobs according to what became of their notifications.
+/// Adds ended jobs to settlements.
 extension Settlement {
-    /// Ends a job, or replaces it by what is left of it.
+    /// Ends a job, or replaces it by the rest of it.
     mutating func add(_ ended: EndedJob, of queue: QueueContext) {
         use(campaign: ended.job.campaignName)
         if let latency = ended.tally.latency { addLatency(latency) }
@@ -26,7 +26,7 @@ extension Settlement {
         let (claim, tally, fate) = (ended.claim, ended.tally, ended.fate)
         var counted = tally.outcomes.counted
         let isFreed = ended.fate != nil && ended.job.uniqueFor != nil && !queue.keepsReservation(ended.job, tally)
-        // One notification: nothing more to count than its outcome.
+        // One notification, whose outcome is all there is to count.
         if case .ended(let outcome) = fate, ended.job.tokens == nil, !counted.isEmpty, tally.possibleDuplicates == 0,
             !isFreed, tally.superfluous == nil
         {
@@ -73,7 +73,7 @@ extension Settlement {
             postponePart(
                 of: ended.claim, afterMilliseconds: postponed.delay, head: writer.head(), original: ended.original)
         }
-        // One notification is counted already if the deferral settles its claim, and none otherwise.
+        // If the deferral settles the claim, Redis counts one of the notifications with it.
         addCounts(postponed.kind.rawValue, code, postponed.recipients.count - (settles ? 1 : 0))
     }
 
@@ -102,7 +102,7 @@ extension Settlement {
     /// Returns the tokens that a dead letter names.
     private static func buriedTokens(_ recipients: JobTally.Recipients, _ job: Job) -> [ByteBuffer] {
         switch recipients {
-        // A list of tokens in the wrapper replaces that of the producer.
+        // A list of tokens in the wrapper replaces the producer's list.
         case .all: job.envelope.tokens(in: job.body)
         case .some(let tokens): job.tokens == nil ? [] : tokens
         }
@@ -118,10 +118,10 @@ extension Settlement {
         bury(
             ended.claim, as: dead.outcome, reason: code, attempts: ended.attempts, members: members,
             original: ended.original, settles: settles)
-        // One notification is counted already if the dead letter settles its claim, and none otherwise.
+        // If the dead letter settles the claim, Redis counts one of the notifications with it.
         let more = dead.recipients.count - (settles ? 1 : 0)
         guard dead.outcome == .cancelled else { return addCounts(dead.outcome.rawValue, code, more) }
-        // There is only one reason.
+        // Not by reason, because a cancellation has only one.
         if more > 0 { addCount(dead.outcome.rawValue, more) }
     }
 
@@ -144,7 +144,7 @@ extension Settlement {
     // MARK: Wrappers
 
     /// Returns the beginning of a wrapper.
-    /// - Parameter fails: true if the caller writes a failure, which takes the place of the last one.
+    /// - Parameter fails: true if the caller writes a failure, which replaces the last one.
     private static func wrapper(
         of ended: EndedJob, _ queue: QueueContext, fails: Bool = false, namesClaim: Bool = true
     ) -> EnvelopeWriter {
@@ -152,12 +152,12 @@ extension Settlement {
             of: ended.job, claim: ended.claim, firstClaim: ended.firstClaim,
             attempt: ended.job.envelope.attempt, firstSeen: ended.firstSeen,
             refusedBy: ended.refusedBy, fails: fails, namesClaim: namesClaim,
-            // Pieces, and a part beside the rest of its job, do not know what becomes of the others.
+            // A piece, or a part of a job, does not know what happens to the others.
             keepsReservation: queue.keepsReservation(ended.job, ended.tally)
                 || ended.job.uniqueFor != nil && (ended.fate == nil || ended.fate == .split))
     }
 
-    /// Writes a list of tokens, unless the producer's own is right.
+    /// Writes a list of tokens, unless the producer's list is the right one.
     private static func write(
         _ recipients: JobTally.Recipients, of ended: EndedJob, to writer: inout EnvelopeWriter
     ) {
@@ -166,7 +166,7 @@ extension Settlement {
         case .some(let tokens): if job.tokens != nil { writer.write(tokens: tokens) }
         case .all:
             guard job.envelope.overridesTokens else { return }
-            // A job that can't be read has them only in its wrapper.
+            // If the job can't be read, only its wrapper has the tokens.
             writer.write(tokens: job.tokens.map { $0.map(job.text) } ?? job.envelope.tokens(in: job.body))
         }
     }
