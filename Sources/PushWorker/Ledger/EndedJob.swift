@@ -2,37 +2,37 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A job on its way to a settlement: all of its notifications have ended or were postponed, or some of them.
+/// A job that is settled: all of its notifications, or some of them, have ended or were postponed.
 struct EndedJob {
     enum Replacement {
-        /// Nothing but what the tally says.
+        /// The tally has all notifications.
         case none
-        /// A claim of the notifications that have not ended, whose wrapper has this head.
+        /// The rest of the job keeps the notifications that have not ended, under another claim and with this head of its wrapper.
         case rest(ClaimID, head: ByteBuffer)
-        /// The whole job, which waits until a time in milliseconds of Redis' clock.
+        /// The whole job waits until a time in milliseconds of Redis' clock.
         case scheduled(until: Int64)
-        /// Pieces with this many tokens each.
+        /// The job is replaced by pieces with this number of tokens each.
         case pieces(size: Int)
     }
 
     let job: Job
     let claim: ClaimID
-    /// The claim under which it was accepted.
+    /// The job's first claim on this lane.
     let firstClaim: ClaimID
-    /// The generation of the queue's lease under which it was claimed.
+    /// The generation of the queue's lease when it was claimed.
     let generation: Int
     let app: String?
-    /// The group with which its failures are judged if it has no campaign.
+    /// The group that its failures are compared with if it has no campaign.
     let group: DeliveryGroup
-    /// The time at which it was first seen, in milliseconds of Redis' clock.
+    /// The time of its first sighting, in milliseconds of Redis' clock.
     let firstSeen: Int64
     /// The number of attempts to send it.
     let attempts: Int
     /// The range of the producer's bytes in the claimed job.
     let original: Range<Int>
-    /// The configurations by which workers refuse it, if it goes back for one of another configuration.
+    /// The configurations that refuse it. Not empty if it goes back for a worker of another configuration.
     let refusedBy: Set<ConfigurationDigest>
-    /// The further state of a job with many tokens that has been sent.
+    /// The further state of a job with many tokens; `nil` if nothing of the job was sent.
     let fanOut: FanOut?
     let tally: JobTally
     var replacement = Replacement.none
@@ -41,8 +41,8 @@ struct EndedJob {
     /// - Parameters:
     ///   - app: the name of its app.
     ///   - pushType: the push type of its notifications.
-    /// - Returns: `nil` if its body can't be decoded. It was when it was claimed; should it fail now, the claim is left to
-    ///   be recovered.
+    /// - Returns: `nil` if its body can't be decoded. That is not expected, because it was decoded when it was claimed. The claim is left
+    ///   to be recovered.
     init?(_ active: ActiveJob, app: String, pushType: String) {
         guard let job = active.job, let tally = active.tally else { return nil }
         self.job = job
@@ -59,7 +59,7 @@ struct EndedJob {
         fanOut = active.fanOut
     }
 
-    /// A job of which nothing is sent.
+    /// A job that ends before anything of it is sent.
     init(_ unsent: UnsentJob, _ tally: JobTally) {
         job = unsent.job
         self.tally = tally
@@ -85,7 +85,7 @@ struct EndedJob {
         }
     }
 
-    /// Returns the range in the claimed job of a range of the decoded bytes.
+    /// Converts a range of the decoded bytes to a range of the claimed job.
     func place(_ range: Range<Int>) -> Range<Int> {
         let shift = original.lowerBound - job.original.lowerBound
         return range.lowerBound + shift..<range.upperBound + shift

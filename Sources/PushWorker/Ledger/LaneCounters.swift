@@ -15,10 +15,9 @@ package struct LaneCounters: Sendable, Equatable {
     package var submitted = 0
     /// Notifications that were resent at once.
     package var resent = 0
-    /// Notifications sent, or to be sent, again although APNs may have accepted an earlier request.
+    /// Notifications that are sent again although APNs may have accepted an earlier request.
     package var possibleDuplicates = 0
-    /// Jobs whose `expiration` is a duration but that do not specify its start; it then starts when the job is first
-    /// seen.
+    /// Jobs with a duration as `expiration` and without its start. The duration starts when the job is first seen.
     package var undatedExpirations = 0
     /// Settlements of claims that another lane had reclaimed.
     package var lostClaims = 0
@@ -43,7 +42,7 @@ package struct LaneCounters: Sendable, Equatable {
 }
 
 extension LaneMetrics {
-    /// The sums of what the lane counts.
+    /// The sums of all counts of the lane.
     var counters: LaneCounters {
         var sums = LaneCounters()
         for (key, count) in notifications {

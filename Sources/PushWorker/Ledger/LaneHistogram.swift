@@ -1,5 +1,5 @@
-/// A histogram with one row per app or queue. It has whole numbers in its own memory, because a value is recorded for
-/// every notification.
+/// A histogram with one row per app or queue. Its whole numbers are in memory of its own, because a value is recorded for each
+/// notification.
 final class LaneHistogram {
     /// The upper bounds of the buckets.
     let bounds: [UInt32]
@@ -8,8 +8,7 @@ final class LaneHistogram {
     private var counts: UnsafeMutablePointer<Int>
     private var sums: UnsafeMutablePointer<Int>
 
-    /// - Parameter bounds: the upper bounds of the buckets, ascending; larger values are counted in an additional
-    ///   bucket.
+    /// - Parameter bounds: the upper bounds of the buckets, ascending. A further bucket counts larger values.
     init(bounds: [UInt32], rows: Int) {
         self.bounds = bounds
         limits = .allocate(capacity: bounds.count)
@@ -54,8 +53,8 @@ final class LaneHistogram {
         return bucket
     }
 
-    /// Returns the contents of a row: the number of values in each bucket, not cumulative, and their sum. All are zero
-    /// for a row that does not exist yet.
+    /// Returns the number of values in each bucket of a row, not cumulative, and the sum of the values. All are zero for a row that does
+    /// not exist yet.
     func row(_ row: Int) -> (counts: [Int], sum: Int) {
         let width = bounds.count + 1
         guard row >= 0, row < rows else { return (Array(repeating: 0, count: width), 0) }

@@ -4,15 +4,15 @@ import PushJob
 import PushQueue
 import Telemetry
 
-/// A lane's counts: of notifications by app, queue, push type and outcome, of jobs by queue and outcome, and of
-/// durations. All other counts are sums or differences of these.
+/// A lane's counts: notifications by app, queue, push type and outcome, jobs by queue and outcome, and durations. All other counts are sums
+/// or differences of these.
 ///
-/// Plain numbers in tables, because most are counted once per notification: no dictionary, no lock, no allocation. A
-/// scrape reads all of them at once. Only notifications that were not delivered are counted in a dictionary.
+/// Plain numbers in tables, without a lock or an allocation, because most are counted for each notification. Only notifications that were
+/// not delivered are counted in a dictionary.
 ///
 /// Apps, queues and push types are identified by their index; apps can be added but not removed.
 final class LaneMetrics {
-    /// The key under which notifications that were not delivered are counted.
+    /// The key of a count of notifications that were not delivered.
     struct Key: Hashable {
         /// The index of the app; -1 if unknown.
         var app: Int
@@ -38,7 +38,7 @@ final class LaneMetrics {
     private(set) var others: [Key: Int] = [:]
     /// Submitted requests, including resends.
     var submitted = 0
-    /// Notifications sent, or to be sent, again although APNs may have accepted an earlier request.
+    /// Notifications that are sent again although APNs may have accepted an earlier request.
     var possibleDuplicates = 0
     /// Jobs whose `expiration` is a duration without a start.
     var undatedExpirations = 0
@@ -48,7 +48,7 @@ final class LaneMetrics {
     var redisFailures = 0
     private let queues: Int
     private let fates = Fate.ofJobs.count
-    // A copy, because reading a constant that is computed calls a function each time.
+    // A copy, because each access to a computed constant calls a function.
     private let pushTypes = PushType.rows.count
     private var apps = 0
     private var delivered: UnsafeMutablePointer<Int>
@@ -106,7 +106,7 @@ final class LaneMetrics {
 
     // MARK: Notifications
 
-    /// Returns the index at which notifications of an app, a queue and a push type are counted.
+    /// Returns the index of the count of an app's, queue's and push type's notifications.
     @inline(__always)
     func series(app: Int, queue: Int, pushType: PushType) -> UInt32 {
         if app >= apps { reserve(apps: max(app + 1, apps * 2)) }
@@ -125,7 +125,7 @@ final class LaneMetrics {
         add(count, Key(app: app, queue: queue, pushType: pushType, fate: fate, reason: reason?.code.label ?? ""))
     }
 
-    /// Counts notifications that were never created, whose app may be unknown.
+    /// Counts notifications that were never created. Their app may be unknown.
     func count(_ fate: Fate, app: Int?, queue: Int, _ count: Int, _ reason: Reason?) {
         guard count > 0 else { return }
         add(count, Key(app: app ?? -1, queue: queue, pushType: -1, fate: fate, reason: reason?.code.label ?? ""))
@@ -159,8 +159,7 @@ final class LaneMetrics {
         minutes.take(queue: queue, notifications: history(ofQueue: queue, names))
     }
 
-    /// The counts of a queue's notifications by outcome or, of postponed ones, by reason. Scheduled ones are not part of
-    /// the history.
+    /// The counts of a queue's notifications: ended ones by outcome, postponed ones by reason. The history does not include scheduled ones.
     private func history(ofQueue queue: Int, _ names: [String]) -> MinuteCounts {
         var counts = MinuteCounts()
         for app in 0..<apps {
@@ -211,16 +210,16 @@ final class LaneMetrics {
 
     // MARK: Times
 
-    /// Records that another iteration of the event loop has begun, so the time must be read again.
+    /// Records that a new iteration of the event loop has begun, so that the time is read again.
     func turned() { hasTime = false }
 
-    /// Records the milliseconds by which Redis' clock, as known for a queue, is ahead of the event loop's.
+    /// Records the difference of Redis' clock, as known for a queue, and the event loop's, in milliseconds.
     func setClock(ofQueue queue: Int, ahead milliseconds: Int64) {
         precondition(queue >= 0 && queue < queues, "no such queue")
         clocks[queue] = milliseconds
     }
 
-    /// Returns the time in microseconds since an arbitrary start; it wraps around after 71 minutes.
+    /// Returns the time in microseconds since an arbitrary start. It wraps around after 71 minutes.
     @inline(__always)
     func time() -> UInt32 {
         if !hasTime { readTime(clock()) }
@@ -233,14 +232,13 @@ final class LaneMetrics {
         hasTime = true
     }
 
-    /// Records the time from a request's submission to its answer, of a traced notification, as an example of its bucket.
+    /// Records an exemplar of a traced notification for the bucket of its send time.
     func record(_ exemplar: Exemplar, time: UInt32, app: Int) {
         exemplars[app, default: [:]][sendTimes.bucket(of: time)] = exemplar
     }
 
     /// Records the first submission of a notification.
-    /// - Parameter since: the time at which it was enqueued, in milliseconds of Redis' clock; -1 if that must not be
-    ///   measured.
+    /// - Parameter since: the time of its enqueueing, in milliseconds of Redis' clock; -1 if that must not be measured.
     @inline(__always)
     func submitted(queue: Int, since: Int64) {
         guard since >= 0 else { return }
@@ -250,8 +248,7 @@ final class LaneMetrics {
     }
 
     /// Records that a notification was sent and has ended.
-    /// - Parameter since: the time at which it was enqueued, in milliseconds of Redis' clock; -1 if that must not be
-    ///   measured.
+    /// - Parameter since: the time of its enqueueing, in milliseconds of Redis' clock; -1 if that must not be measured.
     @inline(__always)
     func ended(queue: Int, since: Int64) {
         guard let latency = latency(queue: queue, since: since) else { return }

@@ -4,31 +4,29 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Records how notifications end. Only the ledger feeds counters, metrics, results, the log and the job's tally; it
-/// passes the job to its queue once the last of its notifications has ended.
+/// Records how notifications end. Only the ledger writes to the counters, metrics, results, the log and the job's tally. It settles a job
+/// once the last of its notifications has ended.
 final class Ledger {
-    /// The reason in results and log lines of notifications whose token was known to be invalid.
     private static let suppressed = Reason(.suppressed)
-    /// The number of tokens above which a job that ends before it is split has one result in total.
+    /// A job with more tokens that ends before it is split has only one result.
     private static let maximumResultsOfJob = 1000
 
     private let lane: LaneContext
     private let queues: [QueueContext]
     /// The outboxes of the queues, by index.
     var outboxes: [Outbox] = []
-    /// The time after which the end of a notification is written, even if others of its job have not ended. A crash
-    /// forgets no older ones.
+    /// The end of a notification is written after this time, even if others of its job have not ended. So a crash forgets no older ends.
     var longestUnwritten = TimeAmount.milliseconds(900)
-    /// By queue, jobs of which some notifications have ended and others have not, with the times of the first unwritten ends,
-    /// the oldest first. Most of them have been settled since.
+    /// Jobs by queue that have notifications with an unwritten end and others that have not ended, with the time of the first unwritten
+    /// end. The oldest is first. Most of these jobs have been settled since.
     private var unwritten: [CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>]
     /// True if the unwritten results of a job have reached ``Outbox/resultBytes``.
     private var hasManyResults = false
     private var log: NotificationLog
-    /// The pace of what ends without a request: replaced, suppressed, expired, refused, cancelled. Such jobs need no stream, so
-    /// more are claimed than could be sent; else a lane that has no connection would claim one after the other.
+    /// The pace of notifications that end without a request: replaced, suppressed, expired, refused or cancelled. They need no stream, so
+    /// the lane claims more jobs than it could send. Otherwise a lane without a connection would claim one job after another.
     var unsentPace = EndPace()
-    /// The most inclusive setting of all queues.
+    /// The most inclusive setting among the queues.
     private let resultsKept: ResultsKept
 
     init(_ lane: LaneContext, queues: [QueueContext]) {
@@ -45,14 +43,14 @@ final class Ledger {
     /// True if records of delivered notifications include details of APNs' answer.
     var wantsAnswers: Bool { log.logsEach || resultsKept == .all }
 
-    /// True if a notification with this outcome needs a description. Called for each notification.
+    /// True if a notification with this outcome needs a result or a log line. Called for each notification.
     private func describes(_ outcome: Outcome) -> Bool { log.logsEach || resultsKept.includes(outcome) }
 
     // MARK: Notifications
 
     /// Records the end of a notification of an accepted job.
     /// - Parameters:
-    ///   - cause: the failure of the last attempt, if the reason is another.
+    ///   - cause: the failure of the last attempt, if it is not the reason itself.
     ///   - status: the HTTP status, or the gateway's.
     ///   - recipient: the device token or channel.
     ///   - wasSent: true if it was sent in this attempt.
@@ -70,7 +68,7 @@ final class Ledger {
         if outcome == .delivered {
             lane.metrics.countDelivered(lane.jobs[id].series)
         } else {
-            // Expired and suppressed notifications have one series each, because their reasons add nothing.
+            // Expired, suppressed and cancelled notifications have one series each, because their reasons add nothing.
             let label = outcome == .expired || outcome == .suppressed || outcome == .cancelled ? nil : reason
             lane.metrics.count(.ended(outcome), lane.jobs[id].series, 1, label)
         }
@@ -82,13 +80,13 @@ final class Ledger {
                 uniqueID: uniqueID, replacedBy: replacedBy)
         }
         switch outcome {
-        // A plain delivery needs no tally; if it has a result, that created one.
+        // A plain delivery needs no tally. If it has a result, the job has a tally already.
         case .delivered:
             guard let tally = lane.jobs[id].tally else { return }
             tally.add(.delivered)
             if lane.jobs[id].hasCampaign, let time = latency(of: id) { tally.record(latency: time) }
         case .invalidToken, .expired, .dropped, .suppressed: tally(of: id).add(outcome)
-        // The caller keeps or discards it, as the command says.
+        // ``recordCancelled(_:of:_:_:)`` keeps or discards it, as the command says.
         case .cancelled: break
         case .dead:
             guard let reason else { return }
@@ -144,8 +142,7 @@ final class Ledger {
     ///   - tokens: their tokens as text; may be empty for a job with one token.
     ///   - delay: the delay in milliseconds.
     ///   - recipients: the recipients to log.
-    ///   - attempt: the rule by which a failure spends an attempt; `nil` for the default of the kind of postponement: only
-    ///     a retry spends one.
+    ///   - attempt: decides if the failure spends an attempt; `nil` for the default: only a retry does.
     func record(
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
         of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer],
@@ -160,7 +157,7 @@ final class Ledger {
             results: resultsIfLast(attempt, tokens, reason, status: status, of: id))
     }
 
-    /// Returns the results of notifications whose failure may spend their last attempt. Redis decides that.
+    /// Returns the results to write if a failure spends the last attempt of notifications. Redis decides that.
     private func resultsIfLast(
         _ attempt: Settlement.AttemptRule?, _ tokens: [ByteBuffer], _ reason: Reason, status: Int?, of id: JobID
     ) -> PackedResults {
@@ -209,7 +206,7 @@ final class Ledger {
         lane.metrics.submitted(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
     }
 
-    /// Closes notifications of a job whose ends have been recorded. The job is settled when its last one is closed.
+    /// Closes notifications of a job after their ends were recorded. Closing the last one settles the job.
     func close(_ count: Int, of id: JobID) {
         lane.jobs[id].open -= count
         guard lane.jobs[id].open == 0 else { return watchUnwritten(id) }
@@ -239,15 +236,15 @@ final class Ledger {
 
     private func watchUnwritten(_ id: JobID) {
         guard let tally = lane.jobs[id].tally, !tally.isEmpty else { return }
-        // Their size is read only if there are any, because they are copied for it.
+        // Reading the size copies the results, so it is read only if there are any.
         if tally.results.count > 0, tally.results.size >= Outbox.resultBytes { hasManyResults = true }
         guard !tally.isWatched else { return }
         tally.isWatched = true
         unwritten[lane.jobs[id].queue.index].append((id, tally, lane.now))
     }
 
-    /// Returns the jobs with so many unwritten results that Redis would be busy for long if they were written together
-    /// with those to come.
+    /// Returns the jobs whose unwritten results are so large that they must be written before the rest of the job. Redis would be busy for
+    /// too long if all were written together.
     func jobsWithManyResults() -> [JobID] {
         guard hasManyResults else { return [] }
         hasManyResults = false
@@ -257,10 +254,10 @@ final class Ledger {
         }.map(\.job)
     }
 
-    /// Returns the jobs of which some notifications ended so long ago that they must be written now.
+    /// Returns the jobs whose first unwritten end is so old that it must be written now.
     func overdueJobs() -> [JobID] {
         var jobs: [JobID] = []
-        // The server of one queue keeps no other queue's answers.
+        // A queue whose server is not ready must not delay the others.
         for queue in unwritten.indices where outboxes[queue].canSettlePart {
             while let next = unwritten[queue].first, lane.now - next.since >= longestUnwritten {
                 unwritten[queue].removeFirst()
@@ -272,7 +269,7 @@ final class Ledger {
     }
 
     /// Writes the ends of a job's notifications so far.
-    /// - Parameter tokens: those of the notifications that have not ended.
+    /// - Parameter tokens: the tokens of the notifications that have not ended.
     func settlePart(of id: JobID, rest tokens: [ByteBuffer]) {
         let queue = queue(of: id)
         guard lane.jobs[id].generation == queue.generation, let fanOut = lane.jobs[id].fanOut,
@@ -307,7 +304,7 @@ final class Ledger {
 
     // MARK: Jobs that are not sent
 
-    /// Records the end of an unsent job and has it settled.
+    /// Records the end of an unsent job, and settles it.
     func record(_ end: UnsentEnd, of unsent: UnsentJob) {
         unsentPace.recordEnd()
         let tally = JobTally()
@@ -433,7 +430,7 @@ final class Ledger {
         _ delay: Int64
     ) {
         guard let job = lane.jobs[id].job else { return }
-        // The logged outcome is the postponement.
+        // The outcome is not used: the postponement is logged instead.
         let result = NotificationResult(
             .dropped, reason, status: status, of: job, app: appName(of: id),
             attempt: job.envelope.attempt, to: recipient)

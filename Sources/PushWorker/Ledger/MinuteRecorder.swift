@@ -1,19 +1,19 @@
 import PushQueue
 
-/// A lane's sums for the history in Redis, by queue, until a settlement includes them.
+/// A lane's sums for the history in Redis by queue, until they are written.
 ///
-/// The sums that change with every notification are plain numbers in their own memory, like those of ``LaneMetrics``.
+/// The sums that change with each notification are plain numbers in memory of their own, as in ``LaneMetrics``.
 final class MinuteRecorder {
     // Not static, because a static constant's initialization is checked on each access.
     private let latencies = LatencyCounts.bounds.count
     private let answers = (LatencyCounts.bounds.firstIndex(of: MinuteCounts.longestAnswer) ?? 0) + 1
-    /// The count of numbers per queue: the buckets of both latencies, and the age of the oldest job plus one.
+    /// The count of numbers per queue: the buckets of both latencies, and the age of the oldest job plus 1, or 0 without one.
     private let width: Int
     private let queues: Int
     private let numbers: UnsafeMutablePointer<Int>
     /// The sums by queue that could not be written.
     private var unwritten: [MinuteCounts]
-    /// The counts of notifications by queue that the sums have included so far.
+    /// The counts of notifications by queue at the last ``take(queue:notifications:)``.
     private var included: [MinuteCounts]
 
     init(queues: Int) {

@@ -3,7 +3,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// The log lines about notifications: one for each at the level debug, and rare ones about dead and cancelled ones.
+/// Writes the log lines about notifications: at the level debug one line for each, otherwise rare lines about dead and cancelled ones.
 struct NotificationLog {
     private let lane: LaneContext
     private(set) var logsEach: Bool
@@ -74,7 +74,7 @@ struct NotificationLog {
         return metadata
     }
 
-    /// Returns enough of a token to identify it, but too little to send to it.
+    /// Returns the beginning of a token: enough to identify the device, but too little to send to it.
     private static func shortened(_ token: ByteBuffer) -> String {
         let length = min(8, token.readableBytes / 2)
         return "\(String(decoding: token.readableBytesView.prefix(length), as: UTF8.self))…"
