@@ -2,17 +2,17 @@ import APNS
 import NIOCore
 import PushJob
 
-/// The device tokens of a job without repetitions: a device that a job names twice gets one notification.
+/// The device tokens of a job without repetitions, so that a device named twice gets one notification.
 ///
-/// Repetitions are found when the job is claimed, so they are neither sent, counted, deferred nor retried. Invalid
-/// tokens are not compared.
+/// Repetitions are found when the job is claimed. So they are neither sent, counted, deferred nor retried. Malformed tokens are not
+/// compared.
 struct DistinctTokens: IteratorProtocol, Sequence {
     private var tokens: JobTokens.Iterator
     /// The positions of the remaining repetitions, in order.
     private var repetitions: ArraySlice<Int>
     /// The token that was put back.
     private var returned: JobField?
-    /// The position of the last returned token in the job's list, from 1.
+    /// The position of the last returned token in the job's list, beginning with 1.
     private(set) var position = 0
     /// The number of distinct tokens.
     let count: Int
@@ -70,7 +70,7 @@ struct DistinctTokens: IteratorProtocol, Sequence {
         }
     }
 
-    /// Returns the hash of a token, the same for all its spellings; `nil` if it is not valid.
+    /// Returns the hash of a token; `nil` if the token is malformed. All spellings of a token have the same hash.
     private static func hash(of token: JobField, in job: Job) -> UInt64? {
         // Nearly all tokens have 64 hex digits.
         if token.length == 64, !token.hasEscapes {
@@ -83,7 +83,7 @@ struct DistinctTokens: IteratorProtocol, Sequence {
         return hex.withUnsafeReadableBytes { Self.hash(of: $0) }
     }
 
-    /// Returns the hash of hex digits, ignoring case; `nil` if there are other characters.
+    /// Returns the hash of hex digits in any case; `nil` if there are other characters.
     private static func hash(of digits: UnsafeRawBufferPointer) -> UInt64? {
         var hash: UInt64 = 0
         guard DeviceToken.areHexDigits(digits, capitals: true) else { return nil }
@@ -111,14 +111,14 @@ struct DistinctTokens: IteratorProtocol, Sequence {
 }
 
 extension DeviceToken {
-    /// Returns the token as it is sent, or the original text if it is not valid.
+    /// Returns the token in hex, or the original text if it is malformed.
     static func plain(_ text: ByteBuffer) -> ByteBuffer {
         do throws(DeviceToken.Invalid) { return try DeviceToken(text).hex } catch { return text }
     }
 }
 
 extension Job {
-    /// The device token or channel of a job that has only one.
+    /// The device token or channel of a job with only one recipient.
     var recipient: ByteBuffer? {
         if let channel { return text(channel) }
         return token.map { DeviceToken.plain(text($0)) }

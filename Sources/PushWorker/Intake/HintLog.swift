@@ -2,13 +2,13 @@ import Logging
 import NIOCore
 import PushJob
 
-/// Logs likely mistakes of producers in jobs that are sent nevertheless.
+/// Logs likely mistakes of producers in jobs that are sent.
 ///
-/// Examining a job takes longer than sending it, and a producer repeats its mistakes, so only some jobs are examined.
+/// Only some jobs are examined: that takes longer than sending a job, and a producer repeats its mistakes.
 final class HintLog {
     /// The interval between examinations.
     private static let interval = TimeAmount.milliseconds(10)
-    /// The maximum number of sets of names whose hints are kept: a producer may invent names.
+    /// The maximum number of sets of names with kept hints, because a producer may invent names.
     private static let maximumSets = 1000
 
     private let lane: LaneContext
@@ -24,7 +24,7 @@ final class HintLog {
         return true
     }
 
-    /// Returns hints about members whose names resemble those of a job.
+    /// Returns hints about unknown members with names like those of a job's members.
     func suggestions(for job: Job, _ queue: QueueContext) -> [Hint] {
         if let known = suggestions[job.otherNames] { return known }
         guard isLookingClosely() else { return [] }

@@ -3,15 +3,15 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Turns claimed bytes into notifications: decodes, routes and checks a job, looks up its tokens among the invalid
-/// ones, and hands it to its app's sender. A job that can't be sent ends here, with its reason.
+/// Turns claimed bytes into notifications: decodes, routes and checks a job, looks up its tokens among the invalid ones, and passes it to
+/// its app's sender. A job that can't be sent ends here with its reason.
 final class Intake {
     /// The number of tokens above which a job is split.
     private static let maximumTokens = 1000
-    /// The minimum size of the pieces into which a job whose rate is limited is split; larger pieces hold a second's
-    /// worth.
+    /// The minimum number of tokens of the pieces of a job with a limited rate. Larger pieces have as many tokens as may be sent per
+    /// second.
     private static let smallestPiece = 10
-    /// The maximum number of tokens per look-up, unless the last job has more; the tokens of one job are not divided.
+    /// The maximum number of tokens per look-up. The last job may exceed it, because the tokens of one job are not divided.
     private static let lookUpBatch = 2000
 
     private let lane: LaneContext
@@ -21,7 +21,7 @@ final class Intake {
     private var router: JobRouter
     private let payloads = PayloadMemory()
     private let hintLog: HintLog
-    /// Accepted jobs whose tokens have not been looked up.
+    /// Accepted jobs whose tokens must still be looked up.
     private var toLookUp: [JobID] = []
     private(set) var lookUpsInFlight = 0
 
@@ -36,13 +36,13 @@ final class Intake {
     /// The number of requests in flight or waiting to be resent.
     var inFlight: Int { senders.reduce(0) { $0 + $1.inFlight.count } }
 
-    /// True while a sender waits for an answer about the newest jobs.
+    /// True while a sender waits for Redis' answer about the newest jobs.
     var isAsking: Bool { senders.contains { $0.asked > 0 } }
 
     /// True while no job waits for a look-up.
     var isIdle: Bool { toLookUp.isEmpty && lookUpsInFlight == 0 }
 
-    /// Routes jobs to these senders from now on. Apps keep their index forever.
+    /// Routes jobs to these senders from now on. An app always keeps its index.
     func route(to senders: [AppSender]) {
         self.senders = senders
         router.replace(senders.map(\.rules)) { senders[$0].isRemoved }
@@ -64,7 +64,7 @@ final class Intake {
         return accept(job, claimed, queue)
     }
 
-    /// Accepts a job after a step, or ends it. Commands, times and apps may have changed in the meantime.
+    /// Accepts a job after a step, or ends it. Checks everything again, because commands, times and apps may have changed.
     /// - Returns: the next step; `nil` if the job was accepted or has ended.
     func accept(_ waiting: UnsentJob) -> Prerequisite? { accept(waiting.job, waiting.claimed, waiting.queue) }
 
@@ -87,7 +87,7 @@ final class Intake {
             return .newest(newest, of: unsent(job, claimed, queue))
         }
         if job.fairPerSecond != nil || command != nil {
-            // The rate of the key first: a job that waited for its turn within its campaign's has had this one.
+            // The turn within the rate of the `fair` is first. A job that waited for its campaign's rate has had it already.
             let questions = [fairTurn(of: job, claimed), command.flatMap { campaignTurn($0, of: job, claimed) }]
                 .compactMap(\.self)
             if let question = questions.first {
@@ -109,7 +109,7 @@ final class Intake {
         return nil
     }
 
-    /// Ends a job that this worker does not accept. It goes back if a worker of another configuration may accept it.
+    /// Ends a job that this worker does not accept, or gives it back if a worker of another configuration may accept it.
     private func refuse(_ unsent: UnsentJob, _ reason: Reason) {
         let queue = unsent.queue
         guard let refused = queue.refusals(of: unsent.envelope, in: unsent.body) else {
@@ -123,7 +123,7 @@ final class Intake {
 
     // MARK: Commands of operators
 
-    /// Returns how a job that operators have cancelled or paused leaves the lane; `nil` if it may be sent.
+    /// Returns the end of a job that operators have cancelled or paused; `nil` if it may be sent.
     private func end(
         under target: JobCommands.Target, _ command: JobCommands.Command
     ) -> UnsentEnd? {
@@ -157,7 +157,7 @@ final class Intake {
         TurnQuestion(limit: limit, turn: .init(notifications: job.tokenCount, goesFirst: hasWaited || job.isUrgent))
     }
 
-    /// True if a job was deferred because of a rate, which has not changed since.
+    /// True if a job was deferred because of a rate that has not changed since.
     private func hasWaited(_ job: Job, for own: Reason.Own, since: Int64 = 0) -> Bool {
         guard let wait = job.envelope.deferral(in: job.body), let reason = wait.reason, let at = wait.at, at >= since
         else { return false }
@@ -199,7 +199,7 @@ final class Intake {
         }
         let tokens = job.tokens.map { DistinctTokens($0, of: job) }
         let identity = queue.identity(of: job, claim: claimed.claim, generation: queue.generation)
-        // Collected first, because a closure that captures the job would copy it for each call.
+        // Collected in an array, because a closure that captures the job would copy it for each call.
         var hints: [Hint] = []
         defer { for hint in hints { hintLog.write(hint, app, job) } }
         let isOwnTopic = job.topic.map { job.text($0) == app.topic } ?? true
@@ -239,7 +239,7 @@ final class Intake {
         senders[appID.index].place(
             id, job, topic: notification.topic, notification.pushType, isOwnTopic: isOwnTopic, identity: identity,
             count: count)
-        // Earlier attempts and deferrals delayed the job for reasons other than a full queue.
+        // Not measured after earlier attempts and deferrals, because the queue is not the cause of their delay.
         if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
             let queuedSince = max(job.made(firstSeen: firstSeen), sendAt)
@@ -261,7 +261,7 @@ final class Intake {
         if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { sender.accept(id) }
     }
 
-    /// Returns the isolation of a job that waited because of a lost connection: one that was alone on it stays alone.
+    /// Returns the isolation of a job that waited because it lost its connection. A job that was alone on the connection stays alone.
     private func isolation(of job: Job) -> Isolation {
         guard let failure = job.envelope.failure(in: job.body), let reason = failure.reason else { return .shared }
         return switch Reason.Code(text: reason) {
@@ -271,14 +271,14 @@ final class Intake {
         }
     }
 
-    /// True if a notification of the job has failed. A connection that was lost with others is no failure of theirs.
+    /// True if a notification of the job has failed. The loss of a connection with other notifications on it is not a failure of the job.
     private func hasFailed(_ job: Job) -> Bool {
         job.envelope.attempt > 1 || job.envelope.error != nil && isolation(of: job) != .withFew
     }
 
     // MARK: Look-up
 
-    /// Looks up the tokens of all jobs accepted since the last call together.
+    /// Looks up the tokens of all jobs that were accepted since the last call.
     func lookUpTokens() {
         guard !toLookUp.isEmpty else { return }
         var waiting = toLookUp[...]
@@ -324,13 +324,13 @@ final class Intake {
             do throws(DeviceToken.Invalid) {
                 add(try DeviceToken(fanOut.job.text(field)).hex, filter, &tokens)
             } catch {
-                // The invalid token ends as a dead letter when it would be submitted.
+                // A malformed token becomes a dead letter when it would be submitted.
                 tokens.skip()
             }
         }
     }
 
-    /// Adds a token, unless the filter shows that it can't be found.
+    /// Adds a token, unless the filter shows that the look-up would not find it.
     private func add(_ token: ByteBuffer, _ filter: TokenFilter?, _ tokens: inout TokenList) {
         if let filter, !filter.mayContain(token) { tokens.skip() } else { tokens.append(token) }
     }
@@ -359,8 +359,7 @@ final class Intake {
         fleet.store.invalidTokens.register(registered) { [self] in fleet.recordWrite(.lookUps, $0) }
     }
 
-    /// Returns the positions of a job's tokens to suppress, and the devices that have registered again since their
-    /// token became invalid.
+    /// Returns the positions of a job's tokens to suppress, and the devices that have registered again after their token became invalid.
     private func suppressed(
         _ hits: some Sequence<InvalidTokenSet.Found>, firstToken: Int, of id: JobID
     ) -> (positions: [Int], registered: [InvalidTokenSet.Registration]) {
@@ -370,7 +369,7 @@ final class Intake {
         let registeredAt = lane.jobs[id].job?.registeredAt.map { min($0, ledger.queue(of: id).now) }
         var (positions, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
         for hit in hits {
-            // A token belongs to one topic in one environment; one that is invalid elsewhere may be valid here.
+            // A token belongs to one topic in one environment. A token that is invalid elsewhere may be valid here.
             let since = hit.invalidSince(topic: topic, environment: app.environment)
             let latest = max(registeredAt ?? 0, hit.registeredAt ?? 0)
             if let since, latest <= since {

@@ -21,9 +21,9 @@ struct JobRouter {
     }
 
     /// Returns the app for a job.
-    /// - Parameter othersRouteAlike: true if all workers of the queue have the same apps. Only then is the only app that
-    ///   of a job with a topic that it does not list.
-    /// - Throws: the reason for which no app accepts the job.
+    /// - Parameter othersRouteAlike: true if all workers of the queue have the same apps. Only then does a worker with one app accept a job
+    ///   with a topic that the app does not list.
+    /// - Throws: the reason why no app accepts the job.
     func route(_ job: Job, othersRouteAlike: Bool = true) throws(Reason) -> AppID {
         let open = job.isForProduction || job.isForSandbox ? try openApps(for: job) : self.open
         if let field = job.app {
@@ -43,8 +43,8 @@ struct JobRouter {
         throw Reason(.unknownApp, detail: "this worker has no app with the job's `topic`")
     }
 
-    /// Returns the apps for the environment that a job names. One of another server, such as a simulator, has none.
-    /// - Throws: a reason that names the app that the job would have without it, if that is for the other environment.
+    /// Returns the apps for the environment that a job names. An app of another server, such as a simulator, has no environment.
+    /// - Throws: a reason with the name of the job's app, if that app is for the other environment.
     private func openApps(for job: Job) throws(Reason) -> [Int] {
         let other = ByteBuffer(string: job.isForProduction ? "sandbox" : "production")
         let isContradictory = job.isForProduction && job.isForSandbox

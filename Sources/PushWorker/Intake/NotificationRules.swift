@@ -4,8 +4,7 @@ import PrintableText
 import PushJob
 import PushQueue
 
-/// A likely mistake in a job that is sent nevertheless, because a false dead letter is worse than a notification that a
-/// device ignores.
+/// A likely mistake in a job. The job is sent nevertheless, because a false dead letter is worse than a notification that a device ignores.
 package struct Hint: Equatable, Sendable {
     package enum Rule: String, CaseIterable, Sendable {
         /// A member that the push type or the topic needs is missing.
@@ -21,30 +20,30 @@ package struct Hint: Equatable, Sendable {
         case relevanceScore = "relevance_score"
         /// A member of the payload has a value that Apple does not allow.
         case payloadValue = "payload_value"
-        /// Apple defines no such member where it is.
+        /// The payload has a member that Apple does not define in its place.
         case payloadMember = "payload_member"
         /// A member of the payload occurs more than once.
         case payloadRepeat = "payload_repeat"
         case payloadWithoutAPS = "payload_without_aps"
         /// A push type that this version does not know.
         case unknownPushType = "unknown_push_type"
-        /// The topic is that of another push type.
+        /// The topic has the suffix of another push type.
         case topicSuffix = "topic_suffix"
-        /// A member of the job has a name like that of another one.
+        /// An unknown member of the job has a name like a known one.
         case unknownMember = "unknown_member"
         /// A member of the job is ignored, because it is not valid.
         case ignoredMember = "ignored_member"
-        /// A name of the job looks like another one that is more probably meant.
+        /// A name of the job looks like another name that was probably meant.
         case name
-        /// A time of the job is hardly what was meant.
+        /// A time of the job is probably wrong.
         case time
         case token
     }
 
     package let rule: Rule
-    /// The member or the name that distinguishes it from others of its kind; empty if there is only one.
+    /// The member or name that the hint is about; empty if there is only one such hint per job.
     package var subject = ""
-    /// The mistake, and what to write instead.
+    /// The mistake, and the correction.
     package let detail: String
 
     init(_ rule: Rule, _ detail: String, subject: String = "") {
@@ -65,7 +64,7 @@ package struct Hint: Equatable, Sendable {
         self.init(rule, "\(mistake)", subject: mistake.path)
     }
 
-    /// True if it is about the payload or the priority, which a strict app refuses.
+    /// True if it is about the payload or the priority. A strict app refuses such a job.
     var isOfPayload: Bool {
         switch rule {
         case .unknownPushType, .topicSuffix, .unknownMember, .ignoredMember, .time, .token: false
@@ -79,11 +78,10 @@ package struct Hint: Equatable, Sendable {
     }
 }
 
-/// The rules for notifications, checked before sending so that errors can name the mistake.
+/// The rules for notifications. They are checked before sending, so that errors can name the mistake.
 ///
-/// There are two classes. A breach that APNs answers with an error, as Apple documents, is a refusal: the job becomes a
-/// dead letter that names the rule. A requirement of Apple's on an app or a device is a ``Hint``. Each rule cites
-/// Apple's page.
+/// There are two classes. If Apple documents that APNs answers a breach with an error, the job becomes a dead letter that names the rule. A
+/// breach of Apple's requirements on an app or a device is only a ``Hint``. Each rule cites Apple's page.
 enum NotificationRules {
     struct Subject {
         var pushType: PushType
@@ -91,19 +89,19 @@ enum NotificationRules {
         var priority: UInt8?
         var isOnChannel = false
         var topic = Topic.app
-        /// The time at which it is sent, in seconds since 1970.
+        /// The time of its sending, in seconds since 1970.
         var second: Int64 = 0
 
-        /// What it is, as the subject of a sentence.
+        /// The kind of notification, as the subject of a sentence.
         var kind: String {
             topic == .website ? "a notification for a website" : "a notification of push type \(pushType.name)"
         }
 
-        /// True if its payload is not that of an app, so that the rules for those say nothing.
+        /// True if its payload is not an app's, so that the rules for apps do not apply.
         var isOfNoApp: Bool { topic != .app && topic != .website && pushType != .mdm }
     }
 
-    /// The kinds of things that topics name.
+    /// The kinds of topics.
     enum Topic {
         case app
         /// A Wallet pass or order: `pass.` or `order.` and an identifier chosen by the owner. Its payload is empty.
@@ -121,7 +119,7 @@ enum NotificationRules {
                 func begins(_ start: StaticString) -> Bool {
                     UnsafeRawBufferPointer(rebasing: name.prefix(start.utf8CodeUnitCount)).isEqual(to: start)
                 }
-                // Most topics, without the rest.
+                // First by the first byte, because most topics are an app's.
                 switch name.first {
                 case UInt8(ascii: "p") where begins("pass."), UInt8(ascii: "o") where begins("order."): return .wallet
                 case UInt8(ascii: "w") where begins("web."): return .website
@@ -137,19 +135,19 @@ enum NotificationRules {
         isOnChannel ? PushType.maximumBroadcastSize : pushType.row.maximumPayloadSize
     }
 
-    /// Returns the `apns-priority` to send. APNs assumes 10 if there is none, which is an error for a background
-    /// notification. A broadcast must have the header.
+    /// Returns the `apns-priority` to send. APNs assumes 10 without the header, which is an error for a background notification. A
+    /// broadcast must have the header.
     static func priority(_ given: UInt8?, _ pushType: PushType, isOnChannel: Bool) -> UInt8? {
         given ?? pushType.row.priority ?? (isOnChannel ? 10 : nil)
     }
 
     /// Checks a notification and completes its payload.
     /// - Parameters:
-    ///   - facts: those of the payload.
-    ///   - payload: the payload; a Live Activity's missing `timestamp` is filled in.
+    ///   - facts: the facts of the payload.
+    ///   - payload: the payload. A Live Activity's missing `timestamp` is filled in.
     ///   - second: the `timestamp` to fill in, in seconds since 1970.
     ///   - report: called with each hint.
-    /// - Throws: the first broken rule whose breach APNs answers with an error.
+    /// - Throws: the first broken rule that APNs answers with an error.
     static func check(
         _ subject: Subject, _ facts: PayloadFacts, _ payload: inout ByteBuffer, second: Int64,
         report: (Hint) throws(Reason) -> Void
@@ -187,7 +185,7 @@ enum NotificationRules {
         }
         guard let priority = subject.priority else { return }
         let row = subject.pushType.row
-        // APNs has been observed to accept it for Wallet passes.
+        // For Wallet passes APNs accepts it (observed).
         if priority == row.refusedPriority, subject.topic != .wallet {
             throw Reason(
                 APNSReason.badPriority,
@@ -195,7 +193,7 @@ enum NotificationRules {
                     "a notification of push type \(row.name) must not have priority \(priority), which APNs refuses; "
                     + "set the job's `priority` to 5 or omit it")
         }
-        // For channels, "Sending broadcast push notification requests to APNs" lists it.
+        // Apple's page "Sending broadcast push notification requests to APNs" allows it for channels.
         if priority == row.unwantedPriority, !subject.isOnChannel {
             try report(
                 Hint(
@@ -229,11 +227,12 @@ enum NotificationRules {
         }
     }
 
-    /// Returns the hint about a member that a payload lacks, or that must not be in it.
+    /// Returns the hint about a required member that a payload lacks, or about a member that it must not have.
     private static func members(_ facts: PayloadFacts, _ subject: Subject, hasTimestamp: Bool) -> Hint? {
         let row = subject.pushType.row
         var required = row.required
-        // A wrong event is reported as a wrong value. The last state may be kept at the end: Apple only recommends a final one.
+        // A wrong event is reported as a wrong value. At the end, a Live Activity may keep its last state: Apple only recommends a final
+        // one.
         if let event = facts.event, event != .end { required.formUnion(row.requiredUnlessEnded) }
         if facts.event == .start { required.formUnion(row.requiredToStart) }
         if hasTimestamp { required.remove(.timestamp) }
@@ -263,9 +262,9 @@ enum NotificationRules {
             subject: excluded.names.joined(separator: " "))
     }
 
-    // Apple, "Generating a remote notification": the keys that show an alert, play a sound or set a badge; for
-    // `mutable-content` "Modifying content in newly delivered notifications": the extension is only called for an alert
-    // that is shown. Payloads without `aps` and alerts of the wrong type have hints of their own.
+    // Apple, "Generating a remote notification", lists the keys that show an alert, play a sound or set a badge. For `mutable-content` see
+    // "Modifying content in newly delivered notifications": the extension is only called for an alert that is shown. Payloads without `aps`
+    // and alerts of a wrong type have hints of their own.
     private static func alert(_ facts: PayloadFacts) -> Hint? {
         let isSilent = facts.named.contains(.sound) && !facts.valid.contains(.sound)
         guard !facts.showsText, facts.hasAPS, facts.named.isDisjoint(with: [.badge, .contentChanged]),
@@ -303,7 +302,7 @@ enum NotificationRules {
                 + "`input-push-channel`")
     }
 
-    /// Returns the hint about a time because of which no device shows the notification, or later ones.
+    /// Returns the hint about a time that makes devices ignore the notification, or later ones.
     private static func time(_ facts: PayloadFacts, _ payload: ByteBuffer, _ subject: Subject) -> Hint? {
         for member in PayloadMember.allCases {
             guard let clock = member.clock, let time = facts.time(member, in: payload) else { continue }

@@ -3,7 +3,7 @@ import LegacyAPNS
 import NIOCore
 import PushJob
 
-/// An app from the point of view of jobs: the names that select it, and the defaults for their requests.
+/// The part of an app that jobs need: the names that select it, and the defaults for requests.
 final class RoutedApp {
     let configuration: AppConfiguration
     let name: ByteBuffer
@@ -11,14 +11,13 @@ final class RoutedApp {
     /// The environment recorded with invalid tokens.
     let environment: ByteBuffer
     let gateway: GatewayOptions?
-    /// The certificate with which the app connects; `nil` with signing keys, and for the binary gateway, whose frames have
-    /// no topic.
+    /// The app's certificate; `nil` with signing keys. Also `nil` for the binary gateway, whose frames have no topic.
     private var certificate: APNSCertificate?
     /// All topics of the app, with all suffixes.
     private let topics: Set<ByteBuffer>
-    /// The topics of push types whose topic has a suffix.
+    /// The app's topics with the suffixes of push types.
     private let otherTopics: [PushType: ByteBuffer]
-    /// A copy, because reading a constant that is computed calls a function each time.
+    /// A copy, because each access to a computed constant calls a function.
     private let lengthsOfCalls = PushType.lengthsOfRinging
 
     init(_ configuration: AppConfiguration) {
@@ -45,8 +44,8 @@ final class RoutedApp {
         }
     }
 
-    /// Throws if the app's certificate can't send to the topic of a job or of its push type. The app's own topic is not
-    /// the job's fault; APNs refuses it for all jobs.
+    /// Throws if the app's certificate can't send to the topic of a job or of its push type. The app's own topic is not checked: it is not
+    /// the job's fault, and APNs refuses it for all jobs.
     private func checkCertificate(_ topic: ByteBuffer, _ type: PushType) throws(Reason) {
         guard let certificate, topic != self.topic,
             let refusal = CredentialReport.refusal(certificate, String(buffer: topic), type)
@@ -54,19 +53,19 @@ final class RoutedApp {
         throw Reason(.certificateNotForTopic, detail: "push type \(type.name): \(refusal)")
     }
 
-    /// Returns the topic of a job that specifies none. Without the suffix that its push type needs, APNs would refuse
-    /// it with an error that counts as the app's fault, and one job would pause all others.
+    /// Returns the topic of a job that specifies none, with the suffix that the push type needs. Without the suffix, APNs would answer with
+    /// an error that counts as the app's fault, and one job would pause all others.
     func topic(for type: PushType) -> ByteBuffer { type.hasTopicSuffix ? otherTopics[type] ?? topic : topic }
 
     /// True if a topic in a job is the app's, with or without the suffix of a push type.
     func hasTopic(_ named: ByteBuffer) -> Bool { named == topic || topics.contains(named) }
 
-    /// Makes the notification of a job with one token, or the shared parts of the notifications of a job with many.
+    /// Makes the notification of a job with one token, or the shared parts of a job with many.
     /// - Parameters:
-    ///   - firstSeen: the time at which the job was first seen, in milliseconds since 1970.
-    ///   - readsMistakes: true to read the payload again if it may have mistakes in single members, and to examine the
-    ///     topic. A strict app always reads the payload.
-    ///   - report: called with each requirement of Apple's that the job does not meet, unless the app is strict.
+    ///   - firstSeen: the time of the job's first sighting, in milliseconds since 1970.
+    ///   - readsMistakes: true to look for mistakes in single members of the payload, and in the topic. A strict app always reads the
+    ///     payload.
+    ///   - report: called with a hint for each requirement of Apple that the job does not meet. A strict app refuses the job instead.
     func notification(
         for job: Job, identity: ByteBuffer, firstSeen: Int64, readsMistakes: Bool = false,
         report: (Hint) -> Void = { _ in }
@@ -100,7 +99,7 @@ final class RoutedApp {
             for mistake in job.mistakes where pushType.tellsOf(mistake) { try note(Hint(mistake)) }
         }
         if readsMistakes, job.topic != nil, let hint = suffixHint(topic, pushType) { report(hint) }
-        // Made in one expression, because the compiler copies a large value that is changed afterwards.
+        // In one expression, because the compiler copies a large value that is changed afterwards.
         let (deviceToken, broadcast, recipient) = try address(job, topic: topic)
         return Notification(
             deviceToken: deviceToken, payload: payload, topic: topic, pushType: pushType, unknownPushType: unknown,
@@ -116,15 +115,14 @@ final class RoutedApp {
 
     // MARK: Expiration
 
-    /// A call is sent for this long after its job was due or else first seen, in milliseconds: it must never ring late.
+    /// A call is sent only for this long after its job was due or first seen, in milliseconds, because it must never ring late.
     static let callPatience: Int64 = 30_000
 
-    /// Returns the `apns-expiration` of a job's notifications, in seconds since 1970: the job's own, that of its push
-    /// type, or the app's; `nil` for APNs' default.
+    /// Returns the `apns-expiration` of a job's notifications, in seconds since 1970: from the job, its push type or the app; `nil` for
+    /// APNs' default.
     ///
-    /// A broadcast must have the header, and every channel accepts 0, "now or never", whether it stores messages or
-    /// not. Calls ring at once or not at all (Apple, "Responding to VoIP notifications from PushKit": "set the
-    /// apns-expiration […] to 0, or to only a few seconds").
+    /// A broadcast must have the header. Every channel accepts 0, "now or never", even if it stores messages. Calls ring at once or not at
+    /// all (Apple, "Responding to VoIP notifications from PushKit": "set the apns-expiration […] to 0, or to only a few seconds").
     func expirationSecond(of job: Job, firstSeen: Int64) -> Int64? {
         if let own = job.expirationSecond(firstSeen: firstSeen) { return own }
         if job.channel != nil || isCall(job) { return 0 }
@@ -134,8 +132,7 @@ final class RoutedApp {
         return gateway == nil ? nil : GatewayRules.expiration(firstSeen: firstSeen)
     }
 
-    /// Returns the time after which a job's notifications are not worth sending, in milliseconds since 1970; `nil` for
-    /// never.
+    /// Returns the time when a job's notifications become worthless, in milliseconds since 1970; `nil` for never.
     func end(of job: Job, firstSeen: Int64) -> Int64? {
         if let second = expirationSecond(of: job, firstSeen: firstSeen), second > 0 { return second * 1000 }
         return isCall(job) ? max(firstSeen, job.sendAt ?? 0) + Self.callPatience : nil
@@ -150,7 +147,8 @@ final class RoutedApp {
 
     // MARK: Parts
 
-    /// Returns a device token, if the app's transport can carry it.
+    /// Returns a device token.
+    /// - Throws: if it is malformed, or the app's transport can't carry it.
     func deviceToken(_ text: ByteBuffer) throws(Reason) -> DeviceToken {
         let token: DeviceToken
         do throws(DeviceToken.Invalid) {
@@ -162,8 +160,7 @@ final class RoutedApp {
         return token
     }
 
-    /// Returns the device or channel of a job that has only one, and its text. For a job with many tokens, the text is
-    /// `nil`.
+    /// Returns the device or channel of a job with only one recipient, and its text. For a job with many tokens, the text is `nil`.
     private func address(
         _ job: Job, topic: ByteBuffer
     ) throws(Reason) -> (DeviceToken, BroadcastTarget?, recipient: ByteBuffer?) {
@@ -210,7 +207,7 @@ final class RoutedApp {
         }
         let text = job.text(field)
         if let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) { return (type, nil) }
-        // An unknown push type's topic suffix is unknown too, so the job must specify the topic.
+        // The topic suffix of an unknown push type is unknown, so the job must specify the whole topic.
         guard job.topic != nil, let unknown = UnknownPushType(text) else {
             let known = PushType.allCases.map(\.name).joined(separator: ", ")
             throw Reason(
@@ -228,7 +225,7 @@ final class RoutedApp {
 }
 
 extension RoutedApp {
-    /// Returns a hint if the topic of a job is that of another push type, as "com.example.app.voip" for an alert.
+    /// Returns a hint if the topic of a job looks wrong, for example "com.example.app.voip" for an alert.
     private func suffixHint(_ topic: ByteBuffer, _ pushType: PushType) -> Hint? {
         let text = String(buffer: topic)
         let lower = text.lowercased()
@@ -251,17 +248,17 @@ extension RoutedApp {
             .topicSuffix,
             isTwice
                 ? "its `topic` has the ending \(suffix) twice"
-                // The suffix was added to another spelling of it.
+                // The topic had the suffix in another spelling, and the suffix was added.
                 : "its `topic` has another spelling of \(suffix), which was added to it; write it in lower case")
     }
 }
 
 extension APNSID {
-    /// Creates the `apns-id` of a notification whose job specifies none. It is derived from the job's id and the token,
-    /// so that every attempt, by any worker, sends the same one.
+    /// Creates the `apns-id` of a notification if its job specifies none. It is derived from the job's id and the token, so that every
+    /// attempt of any worker sends the same one.
     init(jobID: ByteBuffer, token: ByteBuffer) { self.init(Seed(jobID: jobID), token: token) }
 
-    /// The part of these IDs that the notifications of a job share.
+    /// The part of such an ID that all notifications of a job share.
     struct Seed {
         fileprivate let hash: (UInt64, UInt64)
 
@@ -274,8 +271,8 @@ extension APNSID {
         self.init(hash: token.withUnsafeReadableBytes { Self.hash($0, seed: seed.hash) })
     }
 
-    /// Returns a 128-bit hash of the bytes (MurmurHash3, x64 variant): fast, identical on every machine, and evenly
-    /// distributed. It need not withstand attackers, who could choose the `apns_id` anyway.
+    /// Returns a 128-bit hash of the bytes (MurmurHash3, x64 variant): fast, evenly distributed, and the same on every machine. It need not
+    /// withstand attackers, who could choose the `apns_id` anyway.
     static func hash(_ bytes: UnsafeRawBufferPointer, seed: (UInt64, UInt64)) -> (UInt64, UInt64) {
         let first: UInt64 = 0x87C3_7B91_1142_53D5
         let second: UInt64 = 0x4CF5_AD43_2745_937F
