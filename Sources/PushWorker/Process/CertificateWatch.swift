@@ -13,14 +13,14 @@ package struct CertificateWatch: Sendable {
     private let logger: Logger
     private var reportedAt = Int64.min
 
-    /// - Parameter purpose: the use of the certificate, in the log.
+    /// - Parameter purpose: the use of the certificate, for log lines.
     package init(_ context: Renewable<TLSContext>, purpose: String, logger: Logger) {
         self.context = context
         self.purpose = purpose
         self.logger = logger
     }
 
-    /// Checks once whether the files have changed.
+    /// Checks once if the files have changed.
     /// - Parameter now: seconds since 1970.
     package mutating func look(now: Int64) {
         switch context.takeChange() {

@@ -3,8 +3,8 @@ import Logging
 import Redis
 import TLS
 
-/// Maintains the credentials of a running worker's apps and for Redis: uses new ones when their files change, and
-/// reports current and upcoming problems.
+/// Maintains the credentials for a running worker's apps and for Redis. It uses new ones when their files change, and reports current and
+/// upcoming problems.
 struct CredentialKeeper {
     private struct Kept {
         /// The app, with the authorities in use.
@@ -13,9 +13,9 @@ struct CredentialKeeper {
         var watch: SecretWatch
         var credential: AppConfiguration.Credential
         var reportedAt: Int64
-        /// The error of a file that should replace the credential, and could not be used.
+        /// The error of a changed file that could not be used as the credential.
         var refusal: String?
-        /// True if that was found out only when it was put into use, so that the file's contents are no longer read.
+        /// True if the error occurred only when the new credential was put into use. The watch then no longer reads the file's contents.
         var isRefusedInUse = false
     }
 
@@ -23,7 +23,7 @@ struct CredentialKeeper {
     private var redis: CertificateWatch?
     private let logger: Logger
 
-    /// - Parameter redis: the certificates for Redis, which its clients renew themselves.
+    /// - Parameter redis: the certificates for Redis. Redis' clients use renewed ones themselves.
     init(_ apps: [AppConfiguration], redis: Renewable<TLSContext>?, logger: Logger) {
         self.redis = redis.map { CertificateWatch($0, purpose: "Redis", logger: logger) }
         self.logger = logger
@@ -39,8 +39,8 @@ struct CredentialKeeper {
     /// Checks all credentials once.
     /// - Parameters:
     ///   - now: seconds since 1970.
-    ///   - replace: puts a credential of an app into use, and its authorities.
-    ///   - record: gets the error of an app's credential, or `nil` if there is none, whenever that was found out.
+    ///   - replace: puts a credential of an app and its authorities into use.
+    ///   - record: gets the current error of an app's credential, or `nil` if there is none.
     mutating func look(
         now: Int64, replace: (AppConfiguration, AppConfiguration.Credential) throws -> Void,
         record: (_ app: String, _ problem: String?) -> Void

@@ -1,7 +1,7 @@
 import APNS
 import TLS
 
-/// The sources of an app's credential, from which it is made, and made again when they change.
+/// The sources of an app's credential. The credential is made of them, and again when they change.
 package struct CredentialPlan: Sendable, Equatable {
     /// A signing key and its identifiers at Apple.
     package struct Key: Sendable, Equatable {
@@ -20,15 +20,14 @@ package struct CredentialPlan: Sendable, Equatable {
     }
 
     package enum Kind: Sendable, Equatable {
-        /// Signing keys in order of use. The next is used when APNs refuses the one before, for example because it was
-        /// revoked.
+        /// Signing keys in order of use. The next key is used when APNs refuses the one before, for example because it was revoked.
         case keys([Key])
-        /// A certificate, PEM or PKCS#12, with its key if that is in a separate source, and its passphrase.
+        /// A certificate as PEM or PKCS#12, its key if that has a source of its own, and its passphrase.
         case certificate(SecretSource, key: SecretSource?, passphrase: SecretSource?)
     }
 
     package struct Unusable: Error, Sendable, CustomStringConvertible {
-        /// The problem, where it is, and what to do.
+        /// The problem, its place, and the first step to mend it.
         package let description: String
     }
 
@@ -40,8 +39,7 @@ package struct CredentialPlan: Sendable, Equatable {
         self.kind = kind
     }
 
-    /// All sources, in the order in which ``make(from:)`` expects their contents: those of the credential, and then the
-    /// authorities.
+    /// All sources in the order that ``make(from:)`` expects: first those of the credential, then the authorities.
     package var sources: [SecretSource] {
         let credential =
             switch kind {

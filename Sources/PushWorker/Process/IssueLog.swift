@@ -2,13 +2,13 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Decides which log lines about lasting problems of a process are written. No I/O.
+/// Decides which log lines about lasting problems are written. No I/O.
 ///
-/// A problem usually affects many parts at once: each lane has its own connections, all of which lose the same server.
-/// The problem is logged when the first part has it, and its end when no part has it any more.
+/// A problem usually affects many parts at once. For example, all lanes lose their connections to the same server. The beginning is logged
+/// when the first part has the problem, and the end when no part has it.
 struct OngoingIssues {
-    /// The time since its last line within which a problem that begins again is not logged, so that an intermittent
-    /// problem does not fill the log.
+    /// A problem that begins again within this time after its last line is not logged, so that an intermittent problem does not fill the
+    /// log.
     static let quiet = TimeAmount.seconds(30)
     /// The interval between log lines about a lasting problem.
     static let reminder = TimeAmount.minutes(10)
@@ -21,7 +21,7 @@ struct OngoingIssues {
         /// The variants that have been logged since it began.
         var loggedForms: Set<String> = []
         var loggedAt: NIODeadline?
-        /// The number of reports since that line.
+        /// The number of reports since the last line.
         var unlogged = 0
     }
 
@@ -32,7 +32,7 @@ struct OngoingIssues {
     ///   - subject: identifies the problem.
     ///   - event: the event of its log lines.
     ///   - source: the part that has it.
-    ///   - form: distinguishes variants of the problem, each of which is logged.
+    ///   - form: the variant of the problem. Each variant is logged.
     /// - Returns: if a line is due, the number of reports since the last line, including this one.
     mutating func began(
         _ subject: String, event: String = "", at source: String, form: String = "", now: NIODeadline
@@ -63,35 +63,34 @@ struct OngoingIssues {
         return now - state.began
     }
 
-    /// The number of problems that have begun and not ended, by event; 0 for those that have ended.
+    /// The number of current problems by event; 0 if all problems of an event have ended.
     var counts: [String: Int] {
         subjects.values.reduce(into: [:]) { $0[$1.event, default: 0] += $1.sources.isEmpty ? 0 : 1 }
     }
 }
 
-/// Decides which log lines about events that can occur a million times are written: the first of a kind at once, and
-/// then at most one line per minute, with the number of occurrences. No I/O.
+/// Decides which log lines about events that can occur a million times are written. The first event of a kind is logged at once, and then
+/// at most one line per minute, with the number of occurrences. No I/O.
 struct LogThrottle<Line: Sendable>: Sendable {
     static var pause: TimeAmount { .minutes(1) }
-    /// The maximum number of kinds. Their names contain reasons, some of which come from a server and must not fill the
-    /// memory.
+    /// The maximum number of kinds. Their names contain reasons from servers, which must not fill the memory.
     static var maximumKinds: Int { 1000 }
 
     private struct Kind: Sendable {
         /// The last line about it.
         var line: Line
         var loggedAt: NIODeadline
-        /// The number of occurrences since.
+        /// The number of occurrences since that line.
         var unlogged = 0
     }
 
     private var kinds: [String: Kind] = [:]
-    /// True if ``overdue(now:all:)``, which is called every second, can return something.
+    /// True if ``overdue(now:all:)`` can return lines. It is called every second.
     private var hasUnlogged = false
 
     /// Records occurrences.
     /// - Parameter line: makes the line; called only if one is logged now.
-    /// - Returns: the number of occurrences to log now, including those not logged before; `nil` for none.
+    /// - Returns: the number of occurrences to log now, including unlogged ones before; `nil` to log nothing.
     mutating func occurred(_ name: String, count: Int = 1, now: NIODeadline, line: () -> Line) -> Int? {
         guard let known = kinds[name] else {
             if kinds.count >= Self.maximumKinds { removeQuiet(before: now - Self.pause) }
@@ -174,7 +173,7 @@ final class IssueLog: Sendable {
         log(line, count, logger, example: example())
     }
 
-    /// Logs occurrences that were not logged for a minute.
+    /// Logs occurrences that have not been logged for a minute.
     /// - Parameter all: true to include those of the last minute, because the process is ending.
     func logOverdue(_ logger: Logger, all: Bool = false, now: NIODeadline) {
         for (line, count) in throttle.withLockedValue({ $0.overdue(now: now, all: all) }) {

@@ -11,7 +11,7 @@ struct LaneReport: Sendable {
         var isRemoved: Bool
         var statistics: PoolStatistics
         var failures: [String: Int]
-        /// `nil` for an app that does not use the binary gateway.
+        /// `nil` unless the app uses the binary gateway.
         var droppedAfterConfirmation: Int?
         var waiting: Int
         var state: WorkerReport.App.State
@@ -51,7 +51,7 @@ struct LaneReport: Sendable {
 }
 
 extension HistogramCounts {
-    /// - Parameter row: the number of values per bucket, and their sum in a unit other than seconds.
+    /// - Parameter row: the number of values per bucket, and their sum in the given unit.
     init(_ row: (counts: [Int], sum: Int), unitsPerSecond: Double, exemplars: [Int: Exemplar] = [:]) {
         self.init(counts: row.counts, sum: Double(row.sum) / unitsPerSecond, exemplars: exemplars)
     }
@@ -59,7 +59,7 @@ extension HistogramCounts {
 
 /// A lane's readings of the queues for scrapes.
 struct QueueGaugeReadings {
-    /// The maximum age of a reading, regardless of how often a scrape occurs.
+    /// The maximum age of a reading, however often metrics are scraped.
     static let maximumAge = TimeAmount.seconds(10)
 
     struct Queue: Sendable {
@@ -72,7 +72,7 @@ struct QueueGaugeReadings {
         var isPaused: Bool
         /// The number of campaigns that their guards have paused.
         var stoppedCampaigns: Int
-        /// The time for which the next job has waited, in milliseconds.
+        /// The time that the next job has waited, in milliseconds.
         var oldest: Int64
     }
 
@@ -86,8 +86,8 @@ struct QueueGaugeReadings {
 
 /// Measures how long the job at the head of a queue has waited. No I/O.
 ///
-/// Jobs have no timestamp unless their producer writes `enqueued_at`. For one without, only the time at which it
-/// reached the head is known: in a moving queue that is always recent, and in a stalled one its age grows as it should.
+/// Jobs have no timestamp unless their producer writes `enqueued_at`. For other jobs, only the time of their arrival at the head is known.
+/// In a moving queue that is always recent. In a stalled queue the age grows as it should.
 struct HeadWatch {
     private var head: ByteBuffer?
     private var since: Int64 = 0
@@ -95,9 +95,9 @@ struct HeadWatch {
     /// Records the head of the queue.
     /// - Parameters:
     ///   - head: the job at the head, empty if it is too large to return; `nil` if the queue is empty.
-    ///   - enqueuedAt: the time at which it was enqueued, if it specifies one.
-    ///   - now: the time. All times are in milliseconds since 1970, by Redis' clock.
-    /// - Returns: the time for which it has waited, in milliseconds.
+    ///   - enqueuedAt: the time of its enqueueing, if it specifies one.
+    ///   - now: the current time. All times are in milliseconds of Redis' clock.
+    /// - Returns: the time that the job has waited, in milliseconds.
     mutating func recordHead(_ head: ByteBuffer?, enqueuedAt: Int64?, now: Int64) -> Int64 {
         if head != self.head { (self.head, since) = (head, now) }
         guard head != nil else { return 0 }

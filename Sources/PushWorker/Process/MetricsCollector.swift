@@ -7,7 +7,7 @@ import Telemetry
 
 /// Gathers the counts and states of all lanes, only when there is a scrape.
 actor MetricsCollector {
-    /// The maximum wait for the lanes. A busy lane answers sooner; of a stuck one the last report is used.
+    /// The maximum wait for the lanes. A busy lane answers sooner. If a lane is stuck, its last report is used.
     private static let patience = Duration.seconds(1)
 
     private let lanes: [Lane]
@@ -107,7 +107,7 @@ actor MetricsCollector {
         if info.evictionPolicy != nil { page.set(WorkerMetric.redisEvicts, by: [server.address], info.evicts ? 1 : 0) }
     }
 
-    /// - Parameter place: -1 for notifications that were never created.
+    /// - Parameter place: the index of the push type; -1 for notifications that were never created.
     private static func label(ofPushType place: Int) -> String {
         guard place >= 0 else { return "" }
         return PushType.rows[place].name.description
@@ -156,7 +156,7 @@ actor MetricsCollector {
             }
             let first = lanes[0].sendTimes
             page.set(WorkerMetric.sendTime, by: [name], lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
-            // A removed app keeps its counters but has no gauges, which would show it as inactive.
+            // A removed app keeps its counters. It has no gauges, because they would show it as inactive.
             let lanes = lanes.filter { !$0.isRemoved }
             guard !lanes.isEmpty else { continue }
             let statistics = lanes.map(\.statistics)

@@ -8,11 +8,11 @@ import Redis
 ///
 /// It uses the connections of the first lane.
 final class ServerWatch: Sendable {
-    /// The pause between two rounds, varied by a fifth in both directions so that a fleet does not ask in step.
+    /// The pause between two rounds. It varies by a fifth in both directions, so that the workers of a fleet do not ask at the same time.
     private static let interval = Duration.seconds(30)
-    /// The age after which a state is no longer shown.
+    /// A state older than this is not shown.
     private static let lifetime = Duration.seconds(90)
-    /// The pause after a round in which no server answered.
+    /// The pause after a round without any answer.
     private static let retryPause = Duration.seconds(2)
 
     private let logger: Logger
@@ -44,7 +44,7 @@ final class ServerWatch: Sendable {
         }
     }
 
-    /// - Returns: `nil` if the server is already known or does not answer; the lanes log the latter.
+    /// - Returns: `nil` if the server is already known, or does not answer. The lanes log the latter.
     private func ask(
         _ client: RedisClient, _ keys: QueueKeys, besides known: [QueueServer]
     ) async -> QueueServer? {
@@ -85,7 +85,7 @@ struct FindingLog {
         // Lanes log these two themselves, at once.
         let findings = findings.filter { $0.kind != .refusesWrites && $0.kind != .replica }
         var kinds = Set(findings.map(\.kind))
-        // Memory oscillates at its limit: once full, it stays full until it is no longer nearly full.
+        // Memory oscillates at its limit. A full server counts as full until it is no longer nearly full.
         if logged.contains(.full), kinds.remove(.nearlyFull) != nil { kinds.insert(.full) }
         // A condition that could not be checked may still exist.
         if kinds.contains(.notReported) { kinds.formUnion(logged) }

@@ -1,24 +1,23 @@
 import NIOCore
 import PushQueue
 
-/// Decides when a lane asks the fleet for a key's provider token, and how long it waits before it signs its own. No
-/// I/O.
+/// Decides when a lane asks the fleet for a key's provider token, and how long it waits before it signs one. No I/O.
 struct TokenSharing {
-    /// The time for which sending waits for the fleet's token if the lane has none.
+    /// Sending waits for the fleet's token for at most this time if the lane has none.
     static let patience = TimeAmount.seconds(2)
     /// The pause after Redis could not be asked or its clock differs from this machine's.
     static let pause = TimeAmount.seconds(30)
-    /// Seconds added to the age at which a token must be replaced, so that one worker of the fleet renews and the others find its token when they ask
-    /// later.
+    /// Seconds added to the age of a token's renewal. They differ by worker, so that one worker of the fleet renews the token, and the
+    /// others find it when they ask later.
     let jitter: Int64
 
     private var isAsking = false
-    /// True since the fleet could not be asked: it is asked again soon, although the worker signs its own token. Only an
-    /// answer shows that Redis no longer refuses.
+    /// True if the fleet could not be asked. It is asked again soon, although the worker signs its own token, because only an answer shows
+    /// that Redis no longer refuses.
     private var isOwed = false
     private var wantedSince: NIODeadline?
     private var notBefore = NIODeadline.distantPast
-    /// The time at which the token that APNs reported as expired was signed.
+    /// The time of the signature of the token that APNs reported as expired; 0 if there is none.
     private(set) var refusedAt: Int64 = 0
 
     /// - Parameter jitter: in seconds; random, up to several minutes.
@@ -37,12 +36,12 @@ struct TokenSharing {
         wantedSince = wantedSince ?? now
         guard !isAsking, now >= notBefore, isReady() else { return false }
         isAsking = true
-        // The connection may have been late; the answer still gets its full time.
+        // The connection may have been late, and the answer still gets its full time.
         wantedSince = now
         return true
     }
 
-    /// True if the fleet's token may still arrive, so that the worker must not sign its own yet.
+    /// True if the fleet's token may still arrive, so that this worker must not sign one.
     func isAwaited(now: NIODeadline) -> Bool {
         guard let wantedSince else { return true }
         return now >= notBefore && now - wantedSince < Self.patience

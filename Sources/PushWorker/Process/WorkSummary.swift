@@ -15,7 +15,7 @@ struct WorkSummary {
         var connectionsMade = 0
     }
 
-    /// Returns the counts that every summary includes, and those included only if they are not zero.
+    /// Returns the counts of every summary, and the counts that a summary includes only if they are not zero.
     private static func counts(_ counters: LaneCounters) -> (always: [(String, Int)], sometimes: [(String, Int)]) {
         func count(_ outcome: Outcome) -> (String, Int) { (outcome.rawValue, counters[outcome]) }
         return (

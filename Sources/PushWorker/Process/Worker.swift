@@ -9,7 +9,7 @@ import Sockets
 import Synchronization
 import Telemetry
 
-/// A worker process: lanes on event loops, started, watched and drained together.
+/// A worker process: starts lanes on event loops, watches them, and drains them together.
 package final class Worker: Service, LoopBound {
     private let current: NIOLockedValueBox<WorkerConfiguration>
     let logger: Logger
@@ -38,9 +38,9 @@ package final class Worker: Service, LoopBound {
     }
 
     /// - Parameters:
-    ///   - isMeasured: false for a worker whose `metrics()` is never read; it measures no times.
+    ///   - isMeasured: false for a worker whose `metrics()` is never read. It measures no times.
     ///   - version: the program's version, for metrics.
-    ///   - spans: takes the spans of traced jobs; `nil` to record none.
+    ///   - spans: the queue of spans of traced jobs; `nil` to record none.
     ///   - wallClock: returns the seconds since 1970, for provider tokens.
     package init(
         configuration: WorkerConfiguration, logger: Logger, isMeasured: Bool = false, version: String = "",
@@ -89,9 +89,9 @@ package final class Worker: Service, LoopBound {
 
     private var configuration: WorkerConfiguration { current.withLockedValue { $0 } }
 
-    /// Works until the task is cancelled or a graceful shutdown begins, then drains: claims nothing more, finishes what
-    /// is in flight within the configured time, and releases the rest.
-    /// - Throws: an error that makes a start impossible, such as an unusable key.
+    /// Works until the task is cancelled or a graceful shutdown begins. Then it drains: it claims no more jobs, finishes the notifications
+    /// in flight within the configured time, and releases the rest.
+    /// - Throws: if the worker can't start, for example because a key is unusable.
     package func run() async throws {
         for lane in lanes {
             let others = lanes.filter { $0 !== lane }
@@ -122,7 +122,7 @@ package final class Worker: Service, LoopBound {
         await drain(then: watch)
     }
 
-    /// Waits for a graceful shutdown, cancellation or a stop command, all of which start a drain.
+    /// Waits for a graceful shutdown, a cancellation or a stop command. Each of them starts a drain.
     private func waitForTheEnd() async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { try? await gracefulShutdown() }
@@ -145,8 +145,8 @@ package final class Worker: Service, LoopBound {
         }
     }
 
-    /// Stops or resumes claiming. In either case the worker keeps running and finishes what is in flight. Safe to call
-    /// from any thread, at any time after the start.
+    /// Stops or resumes claiming. The worker finishes the notifications in flight in either case. Safe to call from any thread, at any time
+    /// after the start.
     /// - Parameter reason: the origin of the request, for the log.
     package func setQuiet(_ quiet: Bool, because reason: String) {
         let isChange = commands.withLockedValue { state in
@@ -185,8 +185,8 @@ package final class Worker: Service, LoopBound {
         }
     }
 
-    /// Records whether the configuration could be read again, for heartbeats and metrics.
-    /// - Parameter problem: why it could not; `nil` if it could.
+    /// Records the result of the last reading of the configuration, for heartbeats and metrics.
+    /// - Parameter problem: the error; `nil` if the reading succeeded.
     package func recordReload(problem: String?) {
         issues.refusedReload.withLockedValue { $0 = problem }
         if problem != nil {
@@ -196,10 +196,9 @@ package final class Worker: Service, LoopBound {
         }
     }
 
-    /// Applies the settings of another configuration that a running worker can change: its apps, retries and the
-    /// durations of pauses. No claimed job is dropped.
+    /// Applies the settings that a running worker can change: its apps, and the retry policy. No claimed job is dropped.
     /// - Returns: the changes to the apps.
-    /// - Throws: an error if it is unusable; the worker then continues with its current configuration.
+    /// - Throws: if the new configuration is unusable. The worker then keeps its current one.
     package func reload(_ new: WorkerConfiguration) async throws -> ReloadReport {
         let prepared = try new.apps.map { try AppSender.Prepared($0) }
         let old = configuration
@@ -210,8 +209,8 @@ package final class Worker: Service, LoopBound {
         return ReloadReport(from: old.apps, to: merged.apps)
     }
 
-    /// - Parameter watch: a cancelled task that uses the lanes' clients. It ends when they are closed, and must end
-    ///   before the event loops do.
+    /// - Parameter watch: a cancelled task that uses the lanes' clients. It ends when the clients are closed, and must end before the event
+    ///   loops.
     private func drain(then watch: Task<Void, Never>) async {
         phase.withLockedValue { $0 = .draining }
         logger.info("draining", metadata: ["event": "draining", "limit_ms": "\(configuration.drainTimeout)"])
@@ -244,7 +243,7 @@ package final class Worker: Service, LoopBound {
         }
     }
 
-    /// True if all lanes have started, so nothing made a start impossible. Safe to call from any thread.
+    /// True if all lanes have started. Safe to call from any thread.
     package var isWorking: Bool { if case .starting = phase.withLockedValue({ $0 }) { false } else { true } }
 
     /// Returns the worker's readiness and its problems. Answers within seconds in any state.
@@ -263,7 +262,7 @@ package final class Worker: Service, LoopBound {
         let deadline = ContinuousClock.now + .seconds(1)
         let answers = lanes.map { lane in (lane.index, lane.eventLoop.submit { lane.observer.health() }) }
         for (index, answer) in answers {
-            // The loop is stuck, but has not been for long enough to be reported as such.
+            // The loop may be stuck, but not for long enough to be reported as stuck.
             let problem = WorkerHealth.Problem(
                 .stuck, "the event loop of lane \(index) does not answer", seconds: 0)
             for problem in await answer.get(until: deadline)?.details ?? [problem] { health.add(problem) }
@@ -274,7 +273,7 @@ package final class Worker: Service, LoopBound {
     /// Returns the stuck event loops as problems. Does not wait for the loops.
     package func liveness() -> WorkerHealth { liveness(patience: LoopPulse.patience) }
 
-    /// - Parameter patience: the time after which a loop that has not run counts as stuck.
+    /// - Parameter patience: a loop that has not run for this time counts as stuck.
     func liveness(patience: TimeAmount) -> WorkerHealth {
         let now = NIODeadline.now()
         return WorkerHealth(
@@ -286,7 +285,7 @@ package final class Worker: Service, LoopBound {
             })
     }
 
-    /// Returns the counts and states of the lanes for a scrape; between scrapes nothing is done for metrics.
+    /// Returns the counts and states of the lanes for a scrape. Nothing is done for metrics between scrapes.
     package func metrics(lostLogLines: Int = 0) async -> MetricsPage {
         var page = await collector?.collect() ?? MetricsPage()
         page.set(WorkerMetric.lostLogLines, lostLogLines)
@@ -340,13 +339,13 @@ extension Worker {
     }
 }
 
-/// Decides which commands are new. No I/O. Every lane sees each command repeatedly, on all queues.
+/// Decides which commands are new. Every lane sees each command repeatedly, on all queues. No I/O.
 struct WorkerCommands {
     private var last: Int64 = .min
 
-    /// Returns true if a command is new, and so must be carried out.
+    /// Returns true if a command is new, so that it must be carried out.
     ///
-    /// A command that is not newer than the last one is either the same or was replaced by it.
+    /// A command that is not newer than the last one was carried out before, or was replaced by the last one.
     mutating func isNew(_ command: WorkerCommand) -> Bool {
         guard command.at > last else { return false }
         last = command.at

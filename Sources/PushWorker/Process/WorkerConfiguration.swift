@@ -8,23 +8,22 @@ package struct WorkerConfiguration: Sendable {
     package var redis: RedisTopology
     /// The options of connections to Redis. Its client name is ignored, because each connection gets its own.
     package var redisClient = RedisClientConfiguration()
-    /// The queues from which to claim jobs, at least one.
+    /// The queues to claim jobs from, at least one.
     package var queues: [QueueConfiguration]
     package var queueOrder = QueueOrder.weighted
     package var sharedKeys: SharedKeys
-    /// The apps for which to send, at least one.
+    /// At least one app.
     package var apps: [AppConfiguration]
     /// The name of this process among all workers, unique for each start.
     package var workerName: String
     /// The number of event loops, each with its own connections; 0 for one per core.
     package var lanes = 1
     package var retry = RetryPolicy()
-    /// The interval in milliseconds between summaries in the log; 0 for none. A summary is omitted if there was no
-    /// work.
+    /// The interval in milliseconds between summaries in the log; 0 for none. There is no summary without work.
     package var summaryInterval = 60_000
-    /// The time for which invalid tokens are kept, in milliseconds; 0 for forever.
+    /// The time that invalid tokens are kept, in milliseconds; 0 for forever.
     package var invalidTokenAge = InvalidTokenSet.defaultMaximumAge
-    /// The maximum size in bytes of the filter of invalid tokens, with which most tokens need no look-up; 0 for none.
+    /// The maximum size in bytes of the filter of invalid tokens; 0 for none. With the filter, most tokens need no look-up.
     package var tokenFilterBytes = 64 << 20
     /// The maximum duration of a drain, in milliseconds.
     package var drainTimeout = 25_000
@@ -40,8 +39,7 @@ package struct WorkerConfiguration: Sendable {
         self.workerName = workerName
     }
 
-    /// Returns this configuration with all settings of another one that a running worker can change: the apps and
-    /// retries.
+    /// Returns this configuration with the settings of another one that a running worker can change.
     func reloaded(from other: WorkerConfiguration) -> WorkerConfiguration {
         var merged = self
         merged.apps = other.apps
@@ -51,7 +49,6 @@ package struct WorkerConfiguration: Sendable {
 }
 
 package struct QueueConfiguration: Sendable {
-    /// Its keys in Redis.
     package var keys: QueueKeys
     /// Its share of the worker in relation to other queues while all have jobs; 1 to 1000.
     package var weight: Int
@@ -66,7 +63,7 @@ package struct QueueConfiguration: Sendable {
     }
 }
 
-/// The order in which queues with jobs are claimed from.
+/// The order of claims from several queues with jobs.
 package enum QueueOrder: String, Sendable, CaseIterable {
     /// Each queue gets a share according to its weight.
     case weighted

@@ -8,7 +8,7 @@ package struct WorkerHealth: Sendable, Equatable {
     package struct Problem: Sendable, Equatable {
         package var kind: WorkerReport.Obstacle.Kind
         package var sentence: String
-        /// The time for which it has lasted, in seconds.
+        /// The duration so far, in seconds.
         package var seconds: Int
 
         init(_ kind: WorkerReport.Obstacle.Kind, _ sentence: String, seconds: Int) {
@@ -38,11 +38,11 @@ package struct WorkerHealth: Sendable, Equatable {
     }
 }
 
-/// The time at which a lane's event loop last ran. The lane records it at least once per second; readers can find out
-/// whether the loop is stuck without waiting for it. Safe to use from any thread.
+/// The time of the last run of a lane's event loop. The lane records it at least once per second. So readers learn if the loop is stuck
+/// without waiting for it. Safe to use from any thread.
 final class LoopPulse: Sendable {
-    /// The time after which a loop that has not run is stuck: ten times the longest interval of records, and longer
-    /// than any legitimate work.
+    /// A loop that has not run for this time is stuck. This is ten times the longest interval between records, and longer than any
+    /// legitimate work.
     static let patience = TimeAmount.seconds(10)
 
     private enum State {
@@ -59,7 +59,7 @@ final class LoopPulse: Sendable {
 
     func stop() { state.withLockedValue { $0 = .stopped } }
 
-    /// Returns the time for which the loop has not run, if it is stuck.
+    /// Returns the time since the loop last ran if it is stuck; `nil` otherwise.
     func stuck(after patience: TimeAmount = patience, now: NIODeadline) -> TimeAmount? {
         guard case .beating(let last) = state.withLockedValue({ $0 }), now - last >= patience else { return nil }
         return now - last

@@ -2,8 +2,8 @@ import Telemetry
 
 /// The worker's metrics.
 ///
-/// None has a device token, a job or a topic as a label. Reasons come from outside, so only known ones are labels; the
-/// rest are `other`.
+/// No metric has a device token, a job or a topic as a label. Reasons come from other programs, so only known reasons are labels, and the
+/// rest is `other`.
 enum WorkerMetric {
     private static func metric(_ name: String, _ kind: Metric.Kind, _ help: String) -> Metric {
         metric(name, kind, [], help)
