@@ -6,10 +6,9 @@ import NIOPosix
 import PushQueue
 import Sockets
 
-/// Tries an app's credential and endpoint in the way a worker uses them.
+/// Tries an app's credential and endpoint like a worker.
 package struct AppCheck: LoopBound {
-    /// A device token that belongs to no device. APNs reports it as bad only if it accepts the credential and the
-    /// topic.
+    /// A device token of no device. APNs reports it as bad only if it accepts the credential and the topic.
     private static let madeUpToken = String(repeating: "0", count: 64)
     /// The maximum time for a connection or an answer.
     private static let patience = TimeAmount.seconds(15)
@@ -59,12 +58,12 @@ package struct AppCheck: LoopBound {
         return verdicts
     }
 
-    /// Connects to APNs and sends a notification to a token that belongs to no device.
+    /// Connects to APNs, and sends a notification to a token of no device.
     package func endpoint() async -> [CheckVerdict] {
         let via = app.proxy.map { " through \($0)" } ?? ""
         let sources = app.credential.tokenSources
         var verdicts: [CheckVerdict] = []
-        // A certificate is tried once; each key gets its own connection, which accepts the tokens of only one.
+        // A certificate is tried once. Each key gets a connection of its own, because a connection accepts only one key's tokens.
         for source in sources.isEmpty ? [nil] : sources.map(Optional.some) {
             let session: CheckSession
             do {
@@ -89,7 +88,8 @@ package struct AppCheck: LoopBound {
         return verdicts
     }
 
-    /// Sends the notifications of a job one after another, and returns the answers of APNs.
+    /// Sends the notifications of a job one after another.
+    /// - Returns: the answers of APNs.
     package func send(_ notifications: [Notification]) async -> [CheckVerdict] {
         do {
             let session = try await CheckSession.open(app, on: eventLoop, within: Self.patience)
@@ -130,13 +130,13 @@ package struct AppCheck: LoopBound {
     private func probe() -> Notification {
         var token = DeviceToken.none
         if let made = try? DeviceToken(Self.madeUpToken) { token = made }
-        // A background notification that APNs must not store, so that no user is disturbed in any case.
+        // A background notification that APNs must not store, so that no user is disturbed.
         return Notification(
             deviceToken: token, payload: ByteBuffer(string: #"{"aps":{"content-available":1}}"#),
             topic: ByteBuffer(string: app.topic), pushType: .background, priority: 5, expiration: 0)
     }
 
-    /// Returns what APNs' answer to the made-up token means for the credential.
+    /// Returns a finding about the credential from APNs' answer to the made-up token.
     private func verdict(_ result: RequestResult, of name: String) -> CheckVerdict {
         let response: Response
         switch result {
@@ -151,7 +151,7 @@ package struct AppCheck: LoopBound {
                 .warning, subject,
                 "the gateway does not report an invalid token; does it send error packets at all?")
         case .notProcessed, .uncertain:
-            // Frames of command 0 are never answered: the gateway closes the connection.
+            // Frames of command 0 are never answered. The gateway closes the connection instead.
             if case .gateway(let options) = app.transport, options.frame == .simple {
                 return .init(
                     .warning, subject,
@@ -183,9 +183,9 @@ package struct AppCheck: LoopBound {
     }
 }
 
-/// What to check if APNs refuses an app's credential.
+/// Advice for operators after a refusal or a failure.
 enum CredentialAdvice {
-    /// What to do about a slow scope.
+    /// Returns advice about a slow scope.
     /// - Parameter reason: the code of its last failure.
     static func text(of scope: ScopeRecord.Scope, _ reason: String, now: Int64) -> String {
         switch scope {
@@ -202,7 +202,7 @@ enum CredentialAdvice {
     static func text(_ reason: APNSReason?, now: Int64) -> String {
         let clock = "this machine's clock, which says \(JobHints.text(now * 1000))"
         return switch reason {
-        // Tokens are signed again long before they expire.
+        // A worker signs its token again long before it expires.
         case .expiredProviderToken: "The token was signed a moment ago, so only the clock can be wrong: check \(clock)"
         case .invalidProviderToken: "Check the key, key ID, team ID, topic and environment, and \(clock)"
         default: "Check the key, key ID, team ID, topic and environment"

@@ -5,7 +5,7 @@ import Sockets
 
 /// A connection to APNs for a check: a pool with one connection, used from a task.
 ///
-/// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
+/// `@unchecked Sendable`, because all state is accessed only on `eventLoop`.
 final class CheckSession: TransportDelegate, LoopBound, @unchecked Sendable {
     private let pool: any Transport
     private let eventLoop: any EventLoop
@@ -18,13 +18,12 @@ final class CheckSession: TransportDelegate, LoopBound, @unchecked Sendable {
         self.eventLoop = eventLoop
     }
 
-    /// No connection was made in time.
     private struct TimedOut: Error, CustomStringConvertible {
         let description = "no connection in time; can this host reach it? Check the firewall"
     }
 
     /// Opens a connection.
-    /// - Throws: the reason for which there is no connection.
+    /// - Throws: the reason why there is no connection.
     static func open(
         _ app: AppConfiguration, on eventLoop: any EventLoop, within patience: TimeAmount
     ) async throws -> CheckSession {

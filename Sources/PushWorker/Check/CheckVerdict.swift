@@ -11,7 +11,7 @@ package struct CheckVerdict: Sendable, Equatable, Encodable {
     package var level: Level
     /// The subject, such as `redis` or `app shop`.
     package var subject: String
-    /// The finding and, if it is a problem, what to do.
+    /// The finding and, for a problem, the first step to mend it.
     package var sentence: String
     package var answer: Answer?
 
@@ -23,9 +23,9 @@ package struct CheckVerdict: Sendable, Equatable, Encodable {
         package var status: Int?
         package var reason: String?
         package var apnsID: String?
-        /// The `apns-unique-id` of the answer, by which Apple's console finds the notification.
+        /// The `apns-unique-id` of the answer, which finds the notification in Apple's console.
         package var apnsUniqueID: String?
-        /// The time since which the token has been invalid, in milliseconds since 1970.
+        /// The time of the token's end according to APNs, in milliseconds since 1970.
         package var timestamp: Int64?
 
         enum CodingKeys: String, CodingKey {

@@ -15,7 +15,7 @@ package struct JobCheck {
     ///   - apps: the apps of the worker.
     ///   - format: the format of the queue's jobs.
     ///   - maximumAttempts: the number of attempts of a job that specifies none.
-    ///   - isAssumed: true if no app is known, and these are only assumed.
+    ///   - isAssumed: true if no app is known, so that these apps are only assumed.
     package init(
         _ apps: [AppConfiguration], format: JobFormat = .native, maximumAttempts: Int = RetryPolicy().maximumAttempts,
         isAssumed: Bool = false
@@ -27,17 +27,17 @@ package struct JobCheck {
         router = JobRouter(apps.map(RoutedApp.init))
     }
 
-    /// The result of a check of a job that does not depend on the apps of a worker.
+    /// The result of a check that does not depend on the apps of a worker.
     package struct Review: Sendable {
         /// The job; `nil` if it can't be read.
         package var job: Job?
-        /// The reason for which no worker could send it; `nil` if one could.
+        /// The reason why no worker could send the job; `nil` if one could.
         package var defect: String?
-        /// The likely mistakes in it, if it can be sent.
+        /// The likely mistakes in a job that can be sent.
         package var hints: [Hint] = []
     }
 
-    /// Checks a job, whatever the apps of the workers are.
+    /// Checks a job without knowing the apps of the workers.
     /// - Parameter now: milliseconds since 1970.
     package static func review(_ body: ByteBuffer, as format: JobFormat, now: Int64) -> Review {
         let job: Job
@@ -67,12 +67,12 @@ package struct JobCheck {
         return Review(job: job, hints: hints + JobHints.of(job, body, as: format, now: now))
     }
 
-    /// An app that accepts each job that some app accepts: another transport would accept less, never more. Not one for
-    /// each job, because its topics take as long as the check. Nothing changes it.
+    /// An app that accepts every job that some app accepts. (Other transports only accept less.) It is made once, because making its topics
+    /// takes as long as a check. Nothing changes it.
     private nonisolated(unsafe) static let anyApp = RoutedApp(
         AppConfiguration(name: "", topic: "com.example.app", credential: .providerTokens([])))
 
-    /// Returns an error if a job's unknown push type resembles a known one. Otherwise it may be new.
+    /// Returns an error if a job's unknown push type resembles a known one. Otherwise the type may be newer than this version.
     private static func mistypedPushType(of job: Job) -> String? {
         let type = job.pushType.map { String(buffer: job.text($0)) } ?? ""
         let known = PushType.allCases.map(\.name)
@@ -81,7 +81,7 @@ package struct JobCheck {
 
     /// Predicts what would happen to a job.
     /// - Parameters:
-    ///   - name: its name in the findings, such as `job, line 3`.
+    ///   - name: the job's name in the findings, such as `job, line 3`.
     ///   - now: milliseconds since 1970.
     package func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: JobPlan?) {
         func warnings(_ hints: [Hint]) -> [CheckVerdict] { hints.map { CheckVerdict(.warning, name, $0.detail) } }
@@ -89,7 +89,7 @@ package struct JobCheck {
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: format)
         } catch {
-            // The names of members are hints that need no job.
+            // Hints about the names of members need no valid job.
             return ([Self.dead(name, Reason(error))] + warnings(JobHints.unknownMembers(body, format)), nil)
         }
         let hints = warnings(JobHints.of(job, body, as: format, now: now))
@@ -166,7 +166,7 @@ package struct JobCheck {
 }
 
 extension AppConfiguration {
-    /// Makes what a worker reports of an app, to find out which app would take a job. It has no credential.
+    /// Makes an app from a worker's report, to find out which app would accept a job. It has no credential.
     /// - Returns: `nil` for a report without a topic.
     package init?(reported app: WorkerReport.App) {
         guard let topic = app.topics.first else { return nil }
@@ -180,18 +180,17 @@ extension AppConfiguration {
 package struct JobPlan: Sendable {
     /// The index of the job's app.
     package var app: Int
-    /// The notifications that would be sent.
     package var notifications: [Notification] = []
-    /// The first tokens that would become dead letters while others are sent: their positions, from 1, and the reasons.
+    /// The positions, beginning with 1, of the first tokens that would become dead letters, and the reasons. Other tokens are sent.
     var refused: [(place: Int, why: Reason)] = []
-    /// The number of all of them.
+    /// The number of all tokens that would become dead letters.
     var refusedCount = 0
-    /// The requirements of Apple's that the job does not meet and that APNs does not check.
+    /// Hints about requirements of Apple that the job does not meet, and that APNs does not check.
     var hints: [Hint] = []
 
     /// Creates the plan of a job.
     /// - Parameter now: milliseconds since 1970.
-    /// - Throws: the reason for which the job would become a dead letter.
+    /// - Throws: the reason why the job would become a dead letter.
     init(_ job: Job, _ router: JobRouter, now: Int64) throws(Reason) {
         app = try router.route(job).index
         let routed = router.apps[app]

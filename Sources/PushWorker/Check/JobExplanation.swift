@@ -5,7 +5,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// An explanation of what would be sent for a job, and where each part comes from.
+/// Explains what would be sent for a job, and the source of each part.
 struct JobExplanation {
     let job: Job
     let plan: JobPlan
@@ -41,7 +41,7 @@ struct JobExplanation {
         if case .gateway(let options) = app.transport { options } else { nil }
     }
 
-    /// Warnings about members of the job for which the app's transport has no field.
+    /// Warnings about members of the job that the app's transport can't carry.
     var omitted: [String] {
         guard let gateway else {
             return job.channel != nil && (job.collapseID != nil || job.collapsesDuplicates)
@@ -68,7 +68,7 @@ struct JobExplanation {
         return warnings
     }
 
-    /// Properties that work but may not be intended.
+    /// Warnings about a job that can be sent, but perhaps not as its producer intends.
     var warnings: [String] {
         var warnings = omitted
         if let sendAt = job.sendAt, sendAt > now {
@@ -90,7 +90,7 @@ struct JobExplanation {
         return "it would be sent to \(devices) through the app \(app.name) (\(app.endpoint)), \(why)\(builds)"
     }
 
-    /// A hint at the most common reason for which APNs reports a token as bad.
+    /// A hint at the most common reason why APNs reports a token as bad.
     private var builds: String {
         switch app.environment {
         case _ where job.channel != nil: ""

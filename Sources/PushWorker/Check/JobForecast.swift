@@ -2,15 +2,15 @@
 package struct JobForecast: Sendable {
     /// The number of notifications that would be sent.
     package var notifications = 0
-    /// The reasons for which the job would not be sent as it is.
+    /// The reasons why the job, or a part of it, would not be sent unchanged.
     package var findings: [Finding] = []
 
-    /// A reason for which a job would not be sent, or would be sent in another way than its producer may expect.
+    /// A reason why a job would not be sent, or would be sent in another way than its producer may expect.
     package struct Finding: Sendable, Equatable {
         package var effect: Effect
         /// The reason of a dead letter, such as `MalformedToken`, or the rule of a hint, such as `unknown_member`.
         package var reason: String
-        /// One sentence, which contains neither tokens nor payloads.
+        /// One sentence without tokens and payloads.
         package var detail: String
 
         init(_ effect: Effect, _ reason: String, _ detail: String) {
@@ -21,7 +21,7 @@ package struct JobForecast: Sendable {
 
         init(_ reason: Reason) { self.init(.notSent, reason.code.text, reason.detail ?? reason.code.text) }
 
-        /// The text that findings of one kind share. Their details differ in positions and sizes.
+        /// The text that identifies a kind of finding. The details of a kind differ only in positions and sizes.
         var kind: String { "\(effect.rawValue) \(reason) \(detail.filter { !$0.isNumber })" }
     }
 
@@ -36,7 +36,7 @@ package struct JobForecast: Sendable {
 
 /// The counts of the forecasts of many jobs.
 package struct JobSurvey: Sendable {
-    /// The maximum number of kinds of findings, because a producer's texts are in some details.
+    /// The maximum number of kinds of findings. It is limited because some details contain texts of producers.
     static let maximumKinds = 200
 
     /// The jobs with findings of one kind.
@@ -57,15 +57,14 @@ package struct JobSurvey: Sendable {
     package private(set) var sent = 0
     /// The number of jobs that would be sent in another way than their producer may expect.
     package private(set) var different = 0
-    /// The number of jobs of which at least a part would not be sent.
+    /// The number of jobs that would not be sent, or not to all their tokens.
     package private(set) var notSent = 0
     /// The number of notifications that would be sent.
     package private(set) var notifications = 0
-    /// The number of findings whose kinds were too many to count.
+    /// The number of findings that were not counted, because there were too many kinds.
     package private(set) var otherFindings = 0
     private var kinds: [String: Row] = [:]
 
-    /// Creates a survey of no jobs.
     package init() {}
 
     /// Adds a job.

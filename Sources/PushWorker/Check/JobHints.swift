@@ -4,9 +4,9 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Likely mistakes in the members of a job, as opposed to those in its payload.
+/// Finds likely mistakes in the members of a job outside its payload.
 enum JobHints {
-    /// Returns hints about a job, whether or not it can be sent.
+    /// Returns hints about a job, even if it can't be sent.
     /// - Parameters:
     ///   - body: the text of the job.
     ///   - now: milliseconds since 1970.
@@ -15,7 +15,7 @@ enum JobHints {
             + tokens(job)
     }
 
-    /// Returns hints about names that look like others: they are compared by their bytes.
+    /// Returns hints about names that look like other names. Names are compared by their bytes.
     private static func names(_ job: Job) -> [Hint] {
         let names: [(member: JobMember, field: JobField?)] = [
             (.id, job.id), (.campaign, job.campaign), (.app, job.app), (.fair, job.fair),
@@ -34,7 +34,7 @@ enum JobHints {
         }
     }
 
-    /// Returns hints about members that resemble those of a job.
+    /// Returns hints about unknown members with names like those of known members.
     static func unknownMembers(_ body: ByteBuffer, _ format: JobFormat) -> [Hint] {
         let names = JobDecoder.foreignNames(of: body, as: format)
         let settings = names.settings.map { setting in
@@ -73,11 +73,11 @@ enum JobHints {
         return hints
     }
 
-    /// Returns hints about an expiration that has passed, or whose start is not certain.
+    /// Returns hints about an expiration that has passed, or has no certain start.
     private static func expirations(_ job: Job, now: Int64) -> [Hint] {
         if let second = job.expirationSecond(firstSeen: now), second > 0, second * 1000 <= now {
             let isDuration = if case .epoch(let second) = job.expiration { second < firstTime } else { false }
-            // `times` reports it.
+            // ``times(_:now:)`` reports a duration that is read as a time.
             if isDuration { return [] }
             return [
                 Hint(
@@ -93,10 +93,10 @@ enum JobHints {
         ]
     }
 
-    /// The first time in seconds that can be meant: 2001. Smaller numbers are durations.
+    /// The earliest time that is plausible, in seconds: 2001. Smaller numbers are probably durations.
     private static let firstTime: Int64 = 1_000_000_000
 
-    /// Returns hints about times that are valid but hardly meant.
+    /// Returns hints about times that are valid, but probably not meant.
     static func times(_ job: Job, now: Int64) -> [Hint] {
         var hints: [Hint] = []
         func add(_ member: JobMember, _ detail: String) { hints.append(Hint(.time, detail, subject: "\(member.name)")) }
@@ -135,7 +135,7 @@ enum JobHints {
             do throws(DeviceToken.Invalid) {
                 guard try DeviceToken(job.text(field)).hex.readableBytes < DeviceToken.wholeDigits else { continue }
             } catch {
-                // It is reported as an error.
+                // A malformed token is reported as an error.
                 continue
             }
             return hints + [
