@@ -8,7 +8,7 @@ import Testing
 
 @testable import PushWorker
 
-/// Compares the schema for producers with what a worker actually accepts.
+/// Compares the schema for producers with the jobs that a worker accepts.
 @Suite("The JSON Schema of a job")
 struct JobSchemaTests {
     private static let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
@@ -237,9 +237,14 @@ struct JobSchemaTests {
         #expect((400..<3600).contains(good), "\(good)")
     }
 
-    /// The rules that no schema can express: duplicate members; the calendar of a time with the right format, and its
-    /// bounds after its offset; the total length of a duration's parts; bytes instead of characters; a zero with a
-    /// minus sign; and the maximum of finite numbers.
+    /// The rules that no schema can express:
+    ///
+    /// - duplicate members
+    /// - the calendar of a time with the right format, and its bounds after its offset
+    /// - the total length of a duration's parts
+    /// - bytes instead of characters
+    /// - a zero with a minus sign
+    /// - the maximum of finite numbers
     private static func cannotSay(_ refusal: JobError?, of job: String) -> Bool {
         switch refusal {
         case .duplicateMember: return true
@@ -271,7 +276,7 @@ struct JobSchemaTests {
         for (job, verdict) in zip(jobs, try await Self.schemaVerdicts(jobs.map(\.0))) {
             #expect(verdict && Self.refusal(job.0)?.code.rawValue == job.1, "\(job.0)")
         }
-        // In addition: rules of the worker's apps, and Apple's rules for a payload and its push type.
+        // Rules of the worker's apps, and Apple's rules for a payload and its push type, are not in the schema either.
         let check = JobCheck([Self.app])
         for (job, reason) in [
             (#"{"token":"ab","payload":{"x":"\#(String(repeating: "x", count: 5000))"}}"#, "PayloadTooLarge"),
@@ -290,7 +295,7 @@ struct JobSchemaTests {
 
     private static let app = AppConfiguration(name: "default", topic: "a", credential: .providerTokens([]))
 
-    /// Returns the worker's objection to a job's format, token and push type.
+    /// Returns the worker's refusal of a job's format, token or push type.
     private static func refusal(_ text: String) -> JobError? {
         do throws(JobError) {
             let job = try JobDecoder.decode(ByteBuffer(string: text))
@@ -321,7 +326,7 @@ struct JobSchemaTests {
         return verdicts
     }
 
-    /// Returns a job of some members with mostly valid values, sometimes with some characters changed.
+    /// Returns a job of some members, mostly with valid values. Sometimes a few characters are changed.
     private static func randomJob(_ random: inout SeededGenerator) -> String {
         var members: [String] = []
         var added: Set<JobMember> = []

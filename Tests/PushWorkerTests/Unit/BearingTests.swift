@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushWorker
 
-/// The table of docs/outcomes.md: what each answer proves good, and whom it may concern.
+/// The table of docs/outcomes.md: the scopes that each answer proves good, and those that may be at fault.
 struct BearingTests {
     private static let notification = Bearing(proves: [.credential, .endpoint], concerns: [])
     private static let token = Bearing(proves: [.credential, .endpoint], concerns: [.job, .group, .app])

@@ -6,24 +6,24 @@ import Testing
 
 @testable import PushWorker
 
-/// One bad thing never stops a good one: the engine's real parts in virtual time, with good pushes beside each kind of bad
-/// ones. A good push is submitted within a second of its turn, readiness is kept, and the culprit has a name.
+/// A bad notification never stops a good one. The engine's real parts send good pushes beside each kind of bad ones in virtual time. A good
+/// push is submitted within a second of its turn, the lane stays ready, and the culprit is named.
 struct BlameTests {
-    /// The bad ones, and how APNs answers them.
+    /// A kind of bad notifications, and APNs' answer to them.
     struct Scene: CustomTestStringConvertible, Sendable {
         let testDescription: String
         /// Good pushes per second.
         var good = 8.0
         var seconds = 30
-        /// The jobs that are bad, by the time since the beginning in milliseconds, without their tokens.
+        /// Returns the bad jobs without their tokens. The parameter is the time since the beginning in milliseconds.
         let bad: @Sendable (Int) -> [String]
-        /// The answer to a bad one; `nil` for none.
+        /// The answer to a bad notification; `nil` for none.
         let answer: RequestResult?
-        /// The share of good pushes that get that answer, too.
+        /// The share of good pushes that get the same answer.
         var share = 0.0
         /// The name of the slow or suspected scope.
         var culprit: String?
-        /// The percentage of good ones that must be submitted within a second; all except those that share the answer.
+        /// True if the culprit is suspected instead of slow.
         var isSuspected = false
 
         init(

@@ -7,11 +7,11 @@ import Testing
 @testable import PushQueue
 @testable import PushWorker
 
-/// A wrapper says two things apart: its `error` is the last failure, and its `wait` is why the job is deferred now. Four
-/// rules read the former, and a deferral in between must not change what they decide.
+/// A wrapper has the last failure in `error`, and the reason of the current deferral in `wait`. Four rules read `error`, so a deferral must
+/// not change it.
 @Suite("A deferral leaves the last failure as it was")
 struct DeferralTests {
-    /// A limit because of which jobs wait for their turn.
+    /// A limit that makes jobs wait for their turn.
     enum Limit: CaseIterable {
         case campaign, fair
 
@@ -52,13 +52,13 @@ struct DeferralTests {
             scene.pushOne(token: String(token), limit.members)
             scene.answer(EngineScene.delivered)
         }
-        // As many as there are good ones are believed.
+        // As many bad tokens are believed as there were good ones.
         for token in 2000..<2018 {
             scene.pushOne(token: String(token), limit.members)
             scene.answer(.badDeviceToken)
         }
         #expect(scene.queue.postponed.count == 10 && scene.fleet.invalid.count == 8)
-        // They return together, and all except the first wait for a turn.
+        // The jobs return together. All except the first wait for a turn.
         scene.fleet.turns = (0..<10).map { $0 * 1000 }
         scene.claimPostponed(after: .seconds(30))
         #expect(scene.queue.postponed.count == 19)
@@ -97,7 +97,7 @@ struct DeferralTests {
         scene.claimPostponed(after: .seconds(6))
         scene.finish(.serviceUnavailable)
         let delay = try #require(scene.queue.postponed.last.flatMap { Int($0.due.dropFirst()) })
-        // From one to two times the 66 s since the failure.
+        // One to two times the 66 s since the failure.
         #expect(delay > 60_000 && delay < 140_000, "\(delay)")
     }
 
@@ -116,7 +116,7 @@ struct DeferralTests {
         #expect(deferral?.reason == "CampaignPaused")
         let body = ByteBuffer(string: try #require(scene.queue.postponed.last?.body))
         #expect(Envelope.read(body).refusals(in: body) == other.text)
-        // This worker's refusal is the last one that is missing.
+        // Only this worker's refusal is missing.
         scene.queue.commands = JobCommands(version: "2", [:])
         scene.claimPostponed(after: .seconds(300))
         #expect(scene.queue.dead.map(\.reason) == ["UnknownApp"] && scene.queue.held.isEmpty)

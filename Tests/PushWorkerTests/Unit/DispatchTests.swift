@@ -6,7 +6,7 @@ import Testing
 
 @testable import PushWorker
 
-/// The way from claimed jobs to a transport that answers in every way that its protocol permits.
+/// Submits claimed jobs to a transport that answers in every way that its protocol permits.
 @Suite("Submitting to a transport")
 struct DispatchTests {
     private let scene: EngineScene

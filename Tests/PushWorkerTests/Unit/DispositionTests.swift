@@ -6,7 +6,7 @@ import Testing
 
 @testable import PushWorker
 
-/// The design's table of what follows from each answer of APNs, without a lane.
+/// The table of the consequences of each answer of APNs, without a lane.
 @Suite("The disposition of a notification")
 struct DispositionTests {
     private static let now: Int64 = 1_800_000_000_000

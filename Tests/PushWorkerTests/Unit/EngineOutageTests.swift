@@ -29,8 +29,8 @@ struct EngineOutageTests {
             outage == .silence ? nil : .answer(.serviceUnavailable)
         }
         let requests = scene.transport.sent.count
-        // What was in flight at the beginning and sixty more, then a fresh one and a retry per second, after five minutes
-        // every five seconds.
+        // The requests in flight at the beginning and sixty more. Then one fresh notification and one retry per second, and after five
+        // minutes every five seconds.
         #expect(requests >= 100 && requests < 160 + 2 * (300 + 55 * 60 / 5) + 100, "\(requests) requests")
         #expect(scene.queue.dead.isEmpty, "\(scene.stats)")
         #expect(scene.spentNoAttempt)

@@ -15,10 +15,10 @@ import struct Foundation.URL
 @testable import PushWorker
 @testable import Redis
 
-/// A lane made of its real parts on an embedded event loop, with a fake transport per app and a fake queue: no server,
-/// no socket, and no time that passes by itself.
+/// A lane of its real parts on an embedded event loop, with a fake transport per app and a fake queue. There is no server and no socket,
+/// and time passes only when the test says so.
 ///
-/// `@unchecked Sendable`: a test uses it on one thread.
+/// `@unchecked Sendable`, because a test uses it on one thread.
 final class EngineScene: @unchecked Sendable {
     let loop = EmbeddedEventLoop()
     let stores: FakeStores
@@ -64,12 +64,12 @@ final class EngineScene: @unchecked Sendable {
 
     func start() throws {
         lane.start(try context.configuration.apps.map { try AppSender.Prepared($0) })
-        // It reads the division, and then claims.
+        // The lane reads the division of the invalid tokens, and then claims.
         run(.milliseconds(2))
     }
 
     static func app(_ name: String) throws -> AppConfiguration {
-        // Without keys and certificates, requests need no token.
+        // Without signing keys, requests need no provider token.
         var app = AppConfiguration(name: name, topic: "com.example.\(name)", credential: .providerTokens([]))
         // Reading the system's many certificates takes a tenth of a second.
         app.trust = .pem(try authority.get())
@@ -85,7 +85,6 @@ final class EngineScene: @unchecked Sendable {
 
     var queue: FakeQueue { stores.queues[0] }
 
-    /// The current transport of the first app.
     var transport: FakeTransport { transport(0) }
 
     func transport(_ app: Int) -> FakeTransport {
@@ -98,7 +97,6 @@ final class EngineScene: @unchecked Sendable {
     /// All transports, in the order of their creation.
     var allTransports: [FakeTransport] { box.transports }
 
-    /// Advances time.
     func run(_ time: TimeAmount = .milliseconds(200)) { loop.advanceTime(by: time) }
 
     /// Pushes jobs and makes the lane claim them.
@@ -128,7 +126,7 @@ final class EngineScene: @unchecked Sendable {
         answer(.response(Response(status: status ?? reason.status, reason: reason, retryAfter: retryAfter)))
     }
 
-    /// Ends the oldest unanswered request with an answer after which APNs accepts nothing on its connection.
+    /// Ends the oldest unanswered request with an answer that makes its connection unusable.
     func answer(_ reason: APNSReason, on connection: Int) {
         var response = Response(status: reason.status, reason: reason)
         response.connection = .init(number: connection, newest: transport.newestConnection)
@@ -144,7 +142,6 @@ final class EngineScene: @unchecked Sendable {
 
     var fleet: FakeFleet { stores.fakeFleet }
 
-    /// The first app's.
     var sender: AppSender { lane.senders[0] }
 
     var records: [ScopeRecord] { context.scopes.records(now: loop.now.milliseconds, offset: 0) }
@@ -152,19 +149,19 @@ final class EngineScene: @unchecked Sendable {
     /// True if no postponed job has spent an attempt.
     var spentNoAttempt: Bool { queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) } }
 
-    /// True if nothing is left of any job.
+    /// True if the lane and the queue have finished all jobs.
     var isDone: Bool { queue.held.isEmpty && lane.intake.inFlight == 0 && context.jobs.count == 0 }
 
-    /// Makes the lane look for jobs.
+    /// Makes the lane claim jobs.
     func wake() { lane.wake(QueueID(index: 0)) }
 
-    /// Adds jobs to the queue and makes the lane look for them, without passing time.
+    /// Adds jobs to the queue and makes the lane claim them, without passing time.
     func add(_ jobs: [String]) {
         queue.jobs += jobs
         wake()
     }
 
-    /// Adds the postponed jobs that are due to the queue again.
+    /// Returns due postponed jobs to the queue.
     func returnDue() { if queue.returnDue() { wake() } }
 
     /// A token that was invalid for a topic before any job was made.
@@ -182,26 +179,25 @@ extension RequestResult {
     }
 }
 
-/// A generator of the same number each time: the middle of each range of integers, and the end of each range of `Double`.
+/// A generator that always returns the same number. It gives the middle of each range of integers, and the end of each range of `Double`.
 struct FixedGenerator: RandomNumberGenerator {
     mutating func next() -> UInt64 { UInt64.max / 2 }
 }
 
-/// A transport that holds submitted notifications until the test answers them. It is as disobedient as the real ones: it
-/// may have no connection, refuse notifications despite its capacity, and connect late.
+/// A transport that holds submitted notifications until the test answers them. Like the real ones it may have no connection, refuse
+/// notifications despite its capacity, and connect late.
 final class FakeTransport: Transport {
     var delegate: (any TransportDelegate)?
     /// The free streams of its shared connections.
     var streams = 100
-    /// The free streams of its other connections. None before they are requested.
+    /// The free streams of its isolated connections. None before they are requested.
     var isolatedStreams: [Isolation: Int] = [:]
-    /// The streams of a connection that is requested for isolated notifications; 0 if it can't be made.
+    /// The number of streams of a new isolated connection; 0 if none can be made.
     var isolatedLimits: [Isolation: Int] = [.withFew: 4, .alone: 1]
     var usableConnections = 1
-    /// True if it has no connection, and needs none. See ``goDormant()``.
+    /// True if it has no connection until one is requested. See ``goDormant()``.
     private(set) var isDormant = false
-    /// The number of submissions that are refused despite the capacity, as if the end of a connection were not reported
-    /// yet.
+    /// The number of submissions to refuse despite the capacity, as if the end of a connection were not reported yet.
     var refusals = 0
     /// The time that a requested connection takes.
     var connectTime = TimeAmount.milliseconds(50)
@@ -216,7 +212,7 @@ final class FakeTransport: Transport {
     private(set) var calls: [String] = []
     private var closing: EventLoopPromise<Void>?
     private let eventLoop: any EventLoop
-    /// The refusals at one time. A caller that ignores them never returns.
+    /// The number of refusals at one time, to find a caller that submits again and again without end.
     private var refused = (count: 0, at: NIODeadline.distantPast)
     static let maximumRefusals = 1000
 
@@ -232,7 +228,7 @@ final class FakeTransport: Transport {
 
     var tokens: [String] { sent.map { String(buffer: $0.deviceToken.hex) } }
 
-    /// Closes its only connection, and opens another when that is requested.
+    /// Closes its only connection. Another is opened on request.
     func goDormant() { (usableConnections, isDormant) = (0, true) }
 
     func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
@@ -269,7 +265,7 @@ final class FakeTransport: Transport {
         }
     }
 
-    /// Loses a connection with all requests in flight in an isolation. The next one is made at once.
+    /// Loses a connection with all requests in flight in an isolation. The next connection is made at once.
     func lose(_ isolation: Isolation = .shared) {
         let lost = submitted.filter { $0.isolation == isolation }.map(\.tag)
         let failure = lost.count > 1 ? RequestFailure.lostWithOthers("cut") : .connectionLost("cut")
@@ -281,7 +277,6 @@ final class FakeTransport: Transport {
         }
     }
 
-    /// Ends a request.
     func answer(_ result: RequestResult, at index: Int = 0) {
         guard submitted.indices.contains(index) else {
             Issue.record("there is no request to answer")
@@ -357,32 +352,30 @@ final class FakeStores: LaneStores {
     func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
 }
 
-/// A fake queue. It implements claims and settlements as far as the engine's tests need them.
+/// A fake queue with as much of claims and settlements as these tests need.
 final class FakeQueue: QueueStore {
     private let loop: EmbeddedEventLoop
     private let time: () -> Int64
     var isReady = true
     var canWait = false
     var holdsInvalidTokens = true
-    /// Jobs that wait to be claimed.
     var jobs: [String] = []
-    /// The error with which everything is refused, if any.
+    /// The error that all requests get, if any.
     var refusal: QueueFailure?
     var leaseIsLost = false
     var isPaused = false
     var handsBack = false
-    /// The next results of reservations, whatever ``unique`` has.
+    /// The next results of reservations. They outrank ``unique``.
     var reservations: [ReservationResult] = []
     /// The origins of the jobs that have reserved ids.
     var unique: [String: String] = [:]
-    /// The newest jobs by their keys, and the scheduled ones that became the newest.
+    /// The IDs of the newest jobs, by key.
     var newest: [String: String] = [:]
     private var announced: Set<String> = []
-    /// The number of jobs in each question about them.
+    /// The number of jobs in each question about the newest.
     private(set) var newestQuestions: [Int] = []
-    /// The numbers of deliveries when a job last failed, by the job.
+    /// The number of deliveries at the last failure of each job.
     private var seenDeliveries: [String: Int] = [:]
-    /// The commands of operators.
     var commands = JobCommands()
     /// The configurations of other workers.
     var otherConfigurations: Set<ConfigurationDigest> = []
@@ -394,16 +387,16 @@ final class FakeQueue: QueueStore {
     /// The counters by campaign.
     private(set) var campaigns: [String: [String: Int]] = [:]
     private(set) var stats: [String: Int] = [:]
-    /// The wrapped jobs that were postponed, with their delays: `+500` in milliseconds, or `@` and a time.
+    /// The postponed jobs in their wrappers, with their due times: `+500` in milliseconds from then, or `@` and a time.
     private(set) var postponed: [(body: String, due: String)] = []
-    /// The postponed jobs, with the times at which they are due in milliseconds since 1970.
+    /// The postponed jobs, with their due times in milliseconds since 1970.
     private var waiting: [(body: String, due: Int64)] = []
     /// The reasons and the JSON members of dead letters.
     private(set) var dead: [(reason: String, members: String)] = []
     private(set) var splits = 0
     /// The pieces of split jobs.
     private(set) var pieces: [String] = []
-    /// The numbers of times to delivery that settlements added to the counters of campaigns.
+    /// The number of times to delivery that settlements added to the counters of each campaign.
     private(set) var times: [String: Int] = [:]
     private(set) var results = 0
     /// The results of jobs that were settled one by one.
@@ -414,7 +407,7 @@ final class FakeQueue: QueueStore {
     /// The sizes of the results in the settlements, in bytes.
     private(set) var resultSizes: [Int] = []
     private(set) var settlements = 0
-    /// The sums for the history, and the number of claims that were settled with each.
+    /// The sums for the history, and the number of claims in the same settlement.
     private(set) var minutes: [(counts: MinuteCounts, claims: Int)] = []
     private(set) var released = false
     /// The campaigns that the next settlement reports as paused by their guards.
@@ -433,7 +426,7 @@ final class FakeQueue: QueueStore {
         later { completion(.success(body())) }
     }
 
-    /// Answers arrive a millisecond later.
+    /// Calls the function a millisecond later, when answers arrive.
     private func later(_ body: @escaping () -> Void) {
         loop.assumeIsolated().scheduleTask(in: .milliseconds(1), body)
     }
@@ -505,7 +498,7 @@ final class FakeQueue: QueueStore {
         }
     }
 
-    /// Applies a settlement's actions, see `settle.lua`.
+    /// Applies a settlement's actions like `settle.lua`.
     private func apply(_ settlement: Settlement) -> Int {
         var command = RedisCommand("X")
         settlement.append(to: &command)
@@ -608,7 +601,7 @@ final class FakeQueue: QueueStore {
 
     private func free(_ id: String, _ origin: String) { if unique[id] == origin { unique[id] = nil } }
 
-    /// Applies a failure, see `parts/attempts.lua`. All jobs are of one group.
+    /// Applies a failure like `parts/attempts.lua`, as if all jobs were of one group.
     private func fail(
         _ body: String, _ rule: String, _ reason: String, _ number: Int, _ due: String, _ head: String,
         _ original: (start: Int, length: Int), _ members: String, _ count: (String, Int) -> Void
@@ -686,11 +679,11 @@ final class FakeQueue: QueueStore {
     /// True while postponed jobs wait.
     var hasWaiting: Bool { !waiting.isEmpty }
 
-    /// Adds a claim that the lane does not know, as after a failover.
+    /// Adds a claim that the lane does not know, as a failover does.
     func forget(_ body: String, number: Int) { held[ClaimID(number: number, stamp: "old")] = body }
 }
 
-/// A fake of the state that workers share, on the server of the queues.
+/// A fake of the state that workers share. It is on the server of the queues.
 final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenStore, InvalidTokenStore {
     private let loop: EmbeddedEventLoop
     fileprivate(set) var queues: [FakeQueue] = []
@@ -699,7 +692,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     var refusesInvalidTokens = false
     /// An unfinished change of the number of shards of the invalid tokens.
     var resharding: TokenDivision?
-    /// The tokens that were written to the set or that look-ups find.
+    /// The tokens in the set.
     var invalid: [InvalidToken] = []
     var pauses: [String: PauseRecord] = [:]
     /// The apps that an operator has resumed since the last reading.
@@ -711,13 +704,13 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     var lookUpTime = TimeAmount.milliseconds(1)
     /// The milliseconds until a reserved portion of a rate may be used.
     var rateWait: Int64 = 0
-    /// The delays of jobs whose campaign or key is limited, in milliseconds; without any, there is no delay.
+    /// The delays of the next jobs with a limited campaign or key, in milliseconds. Further jobs have no delay.
     var turns: [Int] = []
-    /// The limits of which turns were asked for.
+    /// The limits that turns were asked for.
     private(set) var limits: [SharedRates.Limit] = []
     private(set) var lastAsked: [SharedRates.Turn] = []
     private(set) var recordedCampaigns: [StoppedCampaign] = []
-    /// The fleet's provider token; without one, it accepts the token that a lane offers.
+    /// The fleet's provider token. Without one, the fleet accepts the token that a lane offers.
     var providerToken: String?
 
     init(_ loop: EmbeddedEventLoop) { self.loop = loop }
@@ -753,7 +746,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
         likeQueues(completion) { [self] in recordedCampaigns.append(stopped) }
     }
 
-    /// Replies unless the queues do not, because they are on the same server.
+    /// Replies only if the queues do, because they are on the same server.
     private func likeQueues<Value>(
         _ completion: @escaping Completion<Value>, refusal: QueueFailure? = nil, _ value: @escaping () -> Value
     ) {
@@ -816,9 +809,9 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
 /// A fake of the tokens that APNs throttles.
 final class FakeThrottledTokens: ThrottledTokenStore {
     private unowned let fleet: FakeFleet
-    /// The tokens, in the order in which they were added.
+    /// The tokens in the order of their addition.
     private(set) var added: [String] = []
-    /// The times until which tokens must not be sent to.
+    /// The end of each token's throttle.
     var ends: [String: Int64] = [:]
     private(set) var lookUps = 0
     var lookUpTime = TimeAmount.milliseconds(1)
@@ -844,7 +837,6 @@ final class FakeThrottledTokens: ThrottledTokenStore {
 }
 
 extension Reason: ExpressibleByStringLiteral {
-    /// Creates the reason from its code.
     public init(stringLiteral code: String) { self.init(.init(text: code)) }
 }
 
@@ -884,10 +876,10 @@ extension EngineScene {
         run()
     }
 
-    /// Advances time. Jobs return when they are due, and requests of the first app are answered at once, or not at all.
+    /// Advances time. Jobs return when they are due. Requests of the first app are answered at once, or time out after 20 s.
     func pass(_ time: TimeAmount, answer: () -> RequestResult?) { passByToken(time) { _ in answer() } }
 
-    /// The same.
+    /// Advances time like ``pass(_:answer:)``.
     /// - Parameter answer: gets the device token of each request.
     func passByToken(_ time: TimeAmount, answer: (String) -> RequestResult?) {
         let end = loop.now + time
@@ -912,13 +904,13 @@ extension EngineScene {
         }
     }
 
-    /// A signing key for which requests need a token.
+    /// A signing key, so that requests need a provider token.
     static func keyCredential() throws -> AppConfiguration.Credential {
         let key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
         return .providerTokens([try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")])
     }
 
-    /// Makes the lane claim postponed jobs, of which some must be due.
+    /// Makes the lane claim postponed jobs. Some must be due.
     func claimPostponed(after time: TimeAmount, _ sourceLocation: SourceLocation = #_sourceLocation) {
         run(time)
         #expect(queue.returnDue(), sourceLocation: sourceLocation)

@@ -17,14 +17,14 @@ struct EngineTests {
 
     // MARK: Answers
 
-    /// The outcome of a notification, depending on the answer to its request.
+    /// The outcome of a notification after an answer.
     enum Becomes {
         case ended(Outcome)
         case postponed(Postponement)
         case resent
     }
 
-    /// Answers of each kind, for a job with one token whose topic is the app's. `VerdictTests` has all answers.
+    /// Answers of each kind, for a job with one token and the topic of its app. `VerdictTests` has all answers.
     static let rows: [(RequestResult, Becomes, reason: String?)] = [
         (EngineScene.delivered, .ended(.delivered), nil),
         (.answer(.unregistered), .ended(.invalidToken), "Unregistered"),
@@ -250,7 +250,7 @@ struct EngineTests {
         #expect(scene.queue.held.isEmpty && !retry.contains("reserved"))
     }
 
-    /// Ways in which a unique job ends, and whether the reservation stays.
+    /// The ends of a unique job. `stays` is true if the reservation outlives the job.
     enum UniqueEnding: String, CaseIterable {
         case delivered, invalid, refused, unknownApp, badToken, expiredBefore, expiredAfterAnswer, cancelled, discarded
         case suppressed, exhausted
@@ -288,7 +288,7 @@ struct EngineTests {
             scene.queue.commands = JobCommands(version: "1", [.id("i"): command])
         default: break
         }
-        // A job that is cancelled or deferred later had its reservation before.
+        // A job that is cancelled after it waited has its reservation already.
         if ending == .cancelled || ending == .discarded {
             job = #"{"apns_worker":1,"attempt":1,"origin":"x:1.a","job":\#(job)}"#
         }
@@ -438,7 +438,7 @@ struct EngineTests {
         scene.queue.jobs = jobs
         scene.wake()
         scene.run()
-        // The two jobs of a key are asked for in one call.
+        // Redis gets one question for both jobs of a key.
         #expect(scene.fleet.limits == [.fair("t", perSecond: 5), .fair("u", perSecond: 5)])
         #expect(scene.transport.tokens == ["aa", "bb"])
         let limited = try #require(scene.queue.postponed.first)
@@ -446,7 +446,7 @@ struct EngineTests {
         #expect(limited.body.contains("FairLimited"))
         scene.push(limited.body)
         scene.run()
-        // It asks again, before new ones.
+        // The returned job asks again, and goes before new jobs.
         #expect(scene.fleet.limits.count == 3 && scene.transport.tokens == ["aa", "bb", "cc"])
         #expect(scene.fleet.lastAsked == [.init(notifications: 1, goesFirst: true)])
     }
@@ -473,7 +473,7 @@ struct EngineTests {
         #expect(limited.due == "+3000" && limited.body.contains("CampaignLimited"))
         scene.push(limited.body)
         scene.run()
-        // It has had the turn of its key.
+        // It has had its turn within the rate of its key already.
         #expect(scene.fleet.limits == limits + limits.suffix(1) && scene.transport.tokens == ["aa"])
         let before = scene.fleet.limits.count
         scene.fleet.turns = [2000]
@@ -525,7 +525,7 @@ struct EngineTests {
         scene.run(.milliseconds(20))
         // The pace of answers is not known yet.
         #expect(scene.transport.submitted.count == 50 && scene.queue.held.count == 50)
-        // 2,500 per second: 50 in the 20 ms for which jobs are claimed ahead.
+        // 2,500 answers per second are 50 in the 20 ms that jobs are claimed ahead.
         for _ in 0..<50 {
             for _ in 0..<10 { scene.transport.answer(EngineScene.delivered) }
             scene.run(.milliseconds(4))
@@ -533,10 +533,9 @@ struct EngineTests {
         #expect(scene.transport.submitted.count == 50, "no stream is idle")
         let waiting = scene.context.jobs.count - 50
         #expect((20...50).contains(waiting), "\(waiting) jobs wait for a stream")
-        // Two ticks find all streams busy, and grow the pool unless this test has used half of the time itself.
+        // Two ticks find all streams busy, and ask for a connection unless this test has used half of the processor's time.
         #expect(scene.transport.calls.count <= 2 && Set(scene.transport.calls).isSubset(of: ["requestCapacity"]))
-        // Without answers nothing is claimed ahead: the waiting jobs are sent, and no more are claimed than there are
-        // streams.
+        // Without answers nothing is claimed ahead. The waiting jobs are sent, and no more jobs are claimed than there are streams.
         scene.run(.milliseconds(300))
         let held = scene.queue.held.count
         for _ in 0..<waiting { scene.transport.answer(EngineScene.delivered) }
@@ -637,7 +636,7 @@ struct EngineTests {
         scene.answer(reason)
         scene.answer(EngineScene.delivered)
         scene.run(.seconds(1))
-        // Its second try, on a connection of its own.
+        // The second try is on a separate connection.
         #expect(scene.transport.submitted.map(\.isolation) == [.alone])
         scene.answer(reason)
         for number in 0..<400 where scene.queue.dead.isEmpty {
@@ -769,7 +768,7 @@ struct EngineTests {
     func throttledElsewhere() throws {
         scene.run(.seconds(2))
         let throttled = scene.fleet.throttledTokens
-        // The first look-up comes with the question for their number.
+        // The first look-up is sent together with the question for the number of throttled tokens.
         scene.push(EngineScene.job("aa"))
         scene.answer(EngineScene.delivered)
         let lookUps = throttled.lookUps
@@ -848,7 +847,7 @@ struct EngineTests {
         fleet.resharding = nil
         scene.run(.seconds(1))
         #expect(scene.transport.sent.count == 1 && scene.lane.observer.problems.isEmpty)
-        // A lane that has a lease keeps it, and works: it may have been overlooked.
+        // A lane that has a lease keeps it and works, because the operator may have overlooked it.
         fleet.resharding = TokenDivision(shards: 16, incomplete: 1, since: 6)
         scene.pushOne(token: "cd")
         #expect(scene.transport.sent.count == 2)

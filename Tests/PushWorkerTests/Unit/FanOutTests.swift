@@ -16,7 +16,6 @@ struct FanOutTests {
 
     private static let tokens = ["aa", "bb", "cc", "dd"]
 
-    /// Returns the members of a wrapper that matter here.
     private static func wrapped(_ body: String) -> (tokens: [String], attempt: Int, reason: String?) {
         let job = ByteBuffer(string: body)
         let envelope = Envelope.read(job)
@@ -120,7 +119,7 @@ struct FanOutTests {
         scene.answer(.serviceUnavailable)
         scene.run(.seconds(3))
         #expect(scene.queue.postponed.count == 3 && scene.queue.held.isEmpty)
-        // What a crash would have left, and what was postponed.
+        // The rest that a crash would have left, and the postponed parts.
         scene.push(rest)
         for postponed in scene.queue.postponed { scene.push(postponed.body) }
         #expect(scene.transport.sent.dropFirst(3).map(\.apnsID) == [ids[2], ids[0], ids[1], ids[2]])
@@ -158,14 +157,13 @@ struct FanOutTests {
         #expect(scene.counters.lostClaims == 0)
     }
 
-    /// A token of 800 hex digits, so that the results of a job with a thousand are much larger than a batch.
+    /// Returns a token of 800 hex digits. With these, the results of a job with a thousand tokens are much larger than a batch.
     private static func longToken(_ number: Int) -> String {
         let text = String(0x1000_0000 + number, radix: 16)
         return text + String(repeating: "0", count: 792)
     }
 
-    /// The maximum size of the results in a settlement: a batch that is nearly full, a part of a job, and the answers of a
-    /// millisecond.
+    /// The maximum size of the results in a settlement: a nearly full batch, a part of a job, and the answers of a millisecond.
     private static let maximumResults = 3 * Outbox.resultBytes
 
     @Test("Large results are written in portions, so that Redis is not busy for long")

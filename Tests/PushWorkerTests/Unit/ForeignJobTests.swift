@@ -7,11 +7,11 @@ import Testing
 
 @testable import PushWorker
 
-/// Jobs as producers of other libraries and services write them, and what each producer learns.
+/// Jobs in the forms of other libraries and services, and the messages that their producers get.
 @Suite("Jobs written for other programs")
 struct ForeignJobTests {
     enum Verdict: String, Decodable {
-        /// It is sent as its producer meant it, without a word.
+        /// It is sent as its producer meant it, without a hint.
         case sent
         case told
         case refused
@@ -22,7 +22,7 @@ struct ForeignJobTests {
         let origin: String
         private let text: String
         let verdict: Verdict
-        /// A part of the hint or of the refusal.
+        /// A part of the hint or refusal.
         let words: String?
         private let formatName: String?
         /// The ID that its dead letter must have.
@@ -90,10 +90,10 @@ struct ForeignJobTests {
 
     // MARK: One mistake at a time
 
-    /// Valid jobs, which together have all members.
+    /// Valid jobs that have all members between them.
     private static let valid = corpus.filter { $0.origin == "all members" }.map(\.job)
 
-    /// The names of members whose contents are the producer's own.
+    /// The names of members with contents of the producer's own.
     private static let own: Set = ["custom", "labels", "content_state", "content-state", "attributes"]
 
     private static func misspellings(_ name: String) -> [String] {
@@ -104,7 +104,7 @@ struct ForeignJobTests {
             camel, name.prefix(1).uppercased() + name.dropFirst(), name.replacing("_", with: "-"),
             name.replacing("-", with: "_"), words.joined(), name.uppercased(),
         ]
-        // Shorter names have neighbours with other meanings.
+        // A similar name of a shorter one may have a meaning of its own.
         if name.utf8.count >= 5 {
             let letters = Array(name)
             let middle = letters.count / 2
@@ -194,17 +194,17 @@ struct ForeignJobTests {
             }
         }
         #expect(count > 2000 && silent < count / 2, "\(silent) of \(count)")
-        // The value of a text or a number can be any other: only its producer knows.
+        // Only the producer knows the right value of a text or a number.
         let unexpected = different.filter { what in !Self.anyValue.contains { what.hasPrefix("\($0) is ") } }
         #expect(unexpected.isEmpty, "\(unexpected.prefix(60).joined(separator: "\n"))")
     }
 
     // MARK: Settings of other systems
 
-    /// A place in a job, or in the payload that it has, where another system has its settings.
+    /// A place in a job or its payload for settings of another system.
     private struct Place {
         let name: String
-        /// True if an app can have data of its own there, so that only names of APNs' headers are settings.
+        /// True if the app's own data may be there, so that only names of APNs' headers are settings.
         let isOfApp: Bool
         let job: ([String: Any]) -> [String: Any]
     }
@@ -272,7 +272,7 @@ struct ForeignJobTests {
                         let body = try JSONSerialization.data(withJSONObject: place.job([name: value]))
                         let review = JobCheck.review(ByteBuffer(bytes: body), as: .native, now: Self.now)
                         guard review.defect == nil, review.hints.isEmpty, let job = review.job else { continue }
-                        // A job's own member does what it says.
+                        // A member of the job itself is not foreign.
                         if Self.sent(job) == without || place.isOfApp {
                             ignored.append("\(place.name): \(name) \(value)")
                         }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PushWorker
 
-/// Notifications of an app with the gateway transport. Its credential does not matter here.
+/// Notifications of an app with the gateway transport. They need no credential here.
 @Suite("A job for the gateway")
 struct GatewayRulesTests {
     private static let token = String(repeating: "ab", count: 32)

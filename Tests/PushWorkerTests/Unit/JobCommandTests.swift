@@ -61,7 +61,7 @@ struct JobCommandTests {
         scene.queue.jobs += [job(1), job(2), job(3), job(4, "autumn")]
         scene.wake()
         scene.run(.nanoseconds(1))
-        // Fewer streams than when the jobs were claimed.
+        // Fewer streams are free than when the jobs were claimed.
         scene.transport.streams = 2
         scene.run(.milliseconds(20))
         #expect(scene.transport.tokens == ["100001", "100002"] && scene.sender.line.unsubmitted == 2)
@@ -206,7 +206,7 @@ struct JobCommandTests {
         scene.run(.seconds(1))
         let claims = scene.queue.claims
         scene.run(.seconds(10))
-        // Its polls: one per second without a blocking wait.
+        // The lane polls once per second without a blocking wait.
         #expect(scene.queue.claims - claims <= 10)
     }
 

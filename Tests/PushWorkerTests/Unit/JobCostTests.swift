@@ -5,18 +5,17 @@ import Testing
 
 @testable import PushWorker
 
-/// The cost of a job for a lane, before and after it is sent: jobs that are extreme in one dimension cost, per byte, at
-/// most ten times what plain ones cost. The processor's time of the thread is counted, which other load does not change
-/// by much.
+/// The cost of a job for a lane. A job that is extreme in one dimension may cost at most ten times as much per byte as a plain one. The
+/// thread's processor time is measured, because other load changes it little.
 @Suite("The cost of a job", .serialized)
 struct JobCostTests {
-    /// About the size in bytes of the jobs that are compared.
+    /// The approximate size in bytes of all compared jobs together.
     private static let size = 400_000
     private static let token = String(repeating: "ab", count: 32)
 
     private static func job(_ members: String) -> String { #"{"token":"\#(token)",\#(members)}"# }
 
-    /// Returns as many members as the size allows.
+    /// Returns members of about ``size`` bytes.
     private static func members(_ member: (Int) -> String) -> String {
         var (members, length): ([String], Int) = ([], 0)
         while length < size {
@@ -42,7 +41,7 @@ struct JobCostTests {
                 + #""topic":"com.example.shop","priority":10,"expiration":"1h""#)
     }
 
-    /// Jobs by what is extreme in them.
+    /// Extreme jobs, by their extreme dimension.
     private static let extremes: [(name: String, jobs: [String])] = {
         let known = ["tokem", "tokenz", "payloads", "prioritty", "colapse_id", "expiratoin", "aletr", "custm"]
         var all: [(String, [String])] = [
@@ -90,7 +89,7 @@ struct JobCostTests {
         return all
     }()
 
-    /// Returns the nanoseconds of processor time per byte of an action: the least of three measurements.
+    /// Returns the nanoseconds of processor time per byte, as the least of three measurements.
     private static func cost(_ jobs: [String], _ body: ([String]) throws -> Void) rethrows -> Double {
         let bytes = jobs.reduce(0) { $0 + $1.utf8.count }
         var least = Double.infinity
@@ -103,7 +102,7 @@ struct JobCostTests {
         return least
     }
 
-    /// Returns the extremes that cost more than ten times what plain jobs do.
+    /// Returns the extremes that cost more than ten times as much as plain jobs.
     private static func excessive(_ body: ([String]) throws -> Void) rethrows -> [String] {
         let usual = try cost(plain, body)
         return try extremes.compactMap { name, jobs in

@@ -95,7 +95,7 @@ struct JobRouterTests {
                 app.endpoint = endpoint ?? APNSEndpoint(host: "localhost", port: 2197)
                 return RoutedApp(app)
             }
-        // The only app that has no other environment comes last, and is not chosen without a topic.
+        // With only one fitting app a topic is not needed, so the app without an environment is left out.
         let router = JobRouter(members == #""sandbox":true"# ? Array(apps[..<2]) : apps)
         let job = try job(members + #","payload":{}"#)
         guard let words else {

@@ -6,7 +6,7 @@ import Testing
 @testable import PushQueue
 @testable import PushWorker
 
-/// The requests for a job, made by the engine's real parts: headers, payload, number, and the jobs that are not sent.
+/// The requests that the engine's real parts make for a job: headers, payload and number. Also the jobs that they do not send.
 @Suite("The engine's requests for a job")
 struct JobTruthTests {
     private let scene: EngineScene

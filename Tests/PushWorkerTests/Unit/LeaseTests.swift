@@ -47,11 +47,11 @@ struct LeaseTests {
         #expect(!mayReclaim("a", at: 0))
         renew(&lease, 8)
         renew(&lease, 15)
-        // Expired lanes found before the lease was steady do not count.
+        // A lane that was found expired before the lease was steady does not count.
         #expect(lease.reclaimTime(of: "a") == nil)
         #expect(!mayReclaim("a", after: 500, at: 15_000))
         #expect(!mayReclaim("b", after: 900, at: 15_000))
-        // When to look again.
+        // The time to look again.
         #expect(lease.reclaimTime(of: "a") == start + .milliseconds(15_500))
         #expect(!mayReclaim("a", at: 15_499))
         #expect(mayReclaim("a", at: 15_500))

@@ -2,15 +2,14 @@ import Foundation
 import PushQueue
 import Testing
 
-/// A call in the sources that logs a line, as far as its text shows what it logs.
+/// A call in the sources that logs a line.
 private struct LoggedLine {
     let call: Substring
     let file: String
-    /// The values of `event`, as written in the code.
+    /// The values of `event` as they are in the code.
     let events: [String]
 
-    /// All calls. The functions that log for others (`IssueLog`, `LaneContext`) are omitted: they add nothing
-    /// to the event.
+    /// All calls. The logging functions of `IssueLog` and `LaneContext` are left out, because their callers name the event.
     static let all = Result { try read() }
 
     private static func read() throws -> [LoggedLine] {
@@ -80,8 +79,8 @@ struct LogEventTests {
         #"\(kind.rawValue)_ended"#: QueueServer.Finding.Kind.allCases.map { "\($0.rawValue)_ended" },
     ]
 
-    /// Events that mean the same wherever they are logged: by both transports, by lanes and other clients of Redis, or by
-    /// all that write the audit log.
+    /// Events with several places that log them and one meaning: of both transports, of lanes and other clients of Redis, or of all that
+    /// write the audit log.
     private static let shared: Set = [
         "apns_connected", "apns_connection_closed", "apns_connection_ended", "apns_connections_replaced",
         "audit_failed", "redis_back", "redis_lost",

@@ -13,7 +13,7 @@ struct LostConnectionTests {
 
     init() throws { scene = try EngineScene() }
 
-    /// Sends 20 notifications, one of which cuts each connection on which it is sent.
+    /// Sends 18 notifications. One of them cuts each connection that it is sent on.
     private func scene(poison: String, _ change: (inout WorkerConfiguration) -> Void = { _ in }) throws -> EngineScene {
         let scene = try EngineScene(change: change)
         scene.push(EngineScene.fanOut((10..<26).map(String.init)), EngineScene.job("aa"), EngineScene.job(poison))
@@ -42,10 +42,10 @@ struct LostConnectionTests {
         answerAll(scene, poison: "bb")
         scene.run()
         #expect(scene.stats["delivered"] == 17 && scene.stats["retried"] == 1 && scene.stats["dead"] == nil)
-        // All 18 once, then in groups of 4, of which one is lost, and then its 4 alone.
+        // All 18 are sent once, then in groups of 4. One group is lost, and its 4 are sent alone.
         #expect(scene.transport.sent.count == 18 + 18 + 4)
         #expect(scene.counters.possibleDuplicates == 18 + 4 + 1)
-        // A notification that was lost alone is sent alone from then on, and spends attempts while others are delivered.
+        // A notification that was lost alone is always sent alone from then on. It spends attempts while others are delivered.
         for number in 0..<6 where scene.queue.dead.isEmpty {
             scene.claimPostponed(after: .seconds(60))
             let last = try #require(scene.transport.submitted.last)

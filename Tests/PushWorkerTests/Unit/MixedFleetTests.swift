@@ -12,7 +12,7 @@ struct MixedFleetTests {
     /// A configuration with another app.
     private static let other = ConfigurationDigest(routing: ["other"], rules: [])
 
-    /// Jobs that a worker of version 1 with the apps a and b refuses for its configuration or version.
+    /// Jobs that a worker with the apps a and b refuses because of its configuration or version.
     private static let refused: [(reason: String, job: String)] = [
         ("UnknownApp", #"{"app":"c","token":"\#(token)","alert":"x"}"#),
         ("UnknownApp", #"{"topic":"com.example.c","token":"\#(token)","alert":"x"}"#),

@@ -32,7 +32,7 @@ struct NewestJobTests {
         #expect(texts.contains(#""reason":"Replaced""#) && texts.matches(of: /"replaced_by":"c"/).count == 2)
     }
 
-    /// Claims a job whose stream another takes while Redis is asked about it.
+    /// Claims a job that finds no free stream after Redis has answered.
     private func claimWithoutStream() {
         scene.queue.newest = ["k": "a"]
         scene.add([Self.job("a")])

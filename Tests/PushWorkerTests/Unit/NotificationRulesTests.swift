@@ -8,8 +8,7 @@ import Testing
 
 @Suite("Notification rules")
 struct NotificationRulesTests {
-    /// Returns the verdict of the rules on a notification: the refusal, otherwise the first hint. Mistakes in single
-    /// members come after the rules of its type.
+    /// Returns the refusal of a notification, or its first hint. Mistakes in single members come after the rules of its type.
     private static func verdict(
         _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false,
         topic: String = "com.example.app", second: Int64 = 7

@@ -6,7 +6,7 @@ import Testing
 @Suite("A lane's queues")
 struct QueueScheduleTests {
     /// Runs queues that always have jobs, or only some of them.
-    /// - Returns: the number of jobs received from each.
+    /// - Returns: the number of jobs received from each queue.
     private func run(
         _ schedule: inout QueueSchedule, rounds: Int, batch: Int = 100, where hasWork: (Int) -> Bool = { _ in true }
     ) -> [Int: Int] {

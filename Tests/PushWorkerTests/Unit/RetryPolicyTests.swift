@@ -72,7 +72,7 @@ struct RetryPolicyTests {
         // A server that refused the job before is not asked twice in a row.
         #expect(resendPause(.refusedStream, isReturning: true, age: 6000) == 3000)
         #expect(resendPause(.goingAway, isReturning: true, age: 6000) == nil)
-        // Another connection is being made; a notification that was discarded after a bad one need not wait.
+        // Another connection is being made. A notification that was discarded after a bad one need not wait.
         #expect(resendPause(.noOtherConnection) == 1000)
         #expect(resendPause(.discarded, resends: 9) == nil)
         var short = policy

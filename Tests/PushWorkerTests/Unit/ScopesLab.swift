@@ -2,8 +2,8 @@
     @testable import PushWorker
 #endif
 
-/// A model of one lane, one peer and a queue in virtual time, which asks the real ``Scopes``: what does the rule do to good
-/// notifications beside bad ones, and to a peer that is out of order?
+/// A model of one lane, one peer and a queue in virtual time, with the real ``Scopes``. It measures how bad notifications or an outage of
+/// the peer delay good notifications.
 ///
 /// All times are in milliseconds.
 struct ScopesLab {
@@ -30,7 +30,7 @@ struct ScopesLab {
     struct Outcome {
         var delivered = 0
         var good = 0
-        /// The 99th percentile and the maximum of the times of good ones in the queue.
+        /// The 99th percentile and the maximum of the good notifications' times in the queue.
         var p99: Int64 = 0
         var maximum: Int64 = 0
         /// The requests per second in the outage, without its first 5 s.
@@ -55,14 +55,14 @@ struct ScopesLab {
         mutating func unit() -> Double { Double(next() >> 11) / Double(1 << 53) }
     }
 
-    /// The scopes that bad ones concern, and those that an outage concerns.
+    /// The scopes that may be at fault for a bad notification, and for a failure in an outage.
     var concerns: ScopeSet = [.group, .endpoint]
     var outage: Range<Int64> = .max - 1..<Int64.max
     /// The share of notifications that are accepted in the outage.
     var leak = 0.0
     var end: Int64 = 120_000
     var retriesLeft = 0
-    /// True to remove the rule, so that all that is due goes.
+    /// False to send everything that is due, without the rule.
     var hasRule = true
 
     func run(_ arrivals: [Arrival]) -> Outcome {
@@ -190,7 +190,7 @@ struct ScopesLab {
 
     // MARK: Arrivals
 
-    /// Arrivals by chance, as real ones are.
+    /// Arrivals at random times, like real ones.
     static func steady(
         _ perSecond: Double, until: Int64, isBad: Bool = false, since: Int64 = 0, group: String = ""
     ) -> [Arrival] {

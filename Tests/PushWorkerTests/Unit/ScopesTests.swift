@@ -3,7 +3,7 @@ import Testing
 
 @testable import PushWorker
 
-/// The rules of the scopes, one by one, and in virtual time beside good traffic; see ``ScopesLab``.
+/// The rules of the scopes: one by one, and in virtual time with ``ScopesLab``.
 struct ScopesTests {
     @Test("a scope keeps its name, and nothing of the claim that the name was a part of")
     func ownNames() throws {
@@ -59,14 +59,14 @@ struct ScopesTests {
 
     // MARK: Scenes
 
-    /// A scene, and the bounds of its outcome. Each good notification is delivered in all of them.
+    /// A scene and the bounds of its outcome. All good notifications must be delivered.
     struct Scene: CustomTestStringConvertible, Sendable {
         let testDescription: String
         var lab = ScopesLab()
-        /// The maximum of the 99th percentile and of all times of good ones in the queue.
+        /// The bounds of the 99th percentile and of the maximum of the good notifications' times in the queue.
         var p99: Int64
         var maximum: Int64
-        /// The maximum of requests per second in an outage after its first 5 s, and of the time until the full rate after it.
+        /// The bounds of the requests per second in an outage after its first 5 s, and of the time until the full rate after it.
         var rate = 0.0
         var back: Int64 = 0
         let arrivals: @Sendable () -> [ScopesLab.Arrival]
@@ -82,7 +82,7 @@ struct ScopesTests {
         }
     }
 
-    /// The delivery of a good one in a peer that answers within 100 ms.
+    /// The time to delivery if the peer is good and answers within 100 ms.
     private static let atOnce: Int64 = 100
 
     static let scenes: [Scene] = [
