@@ -1666,7 +1666,7 @@ final class AppSender: GatewayDelegate {
                 let isWithinSlow = scopes.isWithinSlow(change.scope)
                 lane.logEnd(
                     "scope_good",
-                    isWithinSlow ? "judged no more while more than it fails" : "sending at full rate again",
+                    isWithinSlow ? "no longer judged, because a wider scope fails" : "sending at full rate again",
                     of: subject, metadata: metadata)
                 continue
             }
