@@ -1,20 +1,10 @@
 import APNS
 import LegacyAPNS
+import PushQueue
 import TLS
 
 /// An app of the worker: its names, credential, endpoint and limits.
 package struct AppConfiguration: Sendable {
-    package enum Credential: Sendable {
-        /// At least one signing key. Each request carries a token of the first key, or of the next if APNs refuses that one.
-        case providerTokens([ProviderTokenSource])
-        /// A client certificate, presented when a connection is made.
-        case certificate(TLSIdentity)
-
-        package var tokenSources: [ProviderTokenSource] {
-            if case .providerTokens(let sources) = self { sources } else { [] }
-        }
-    }
-
     /// The name in a job's `app` that selects this app.
     package var name: String
     /// The topic of jobs that specify none: the bundle identifier. Printable ASCII.
@@ -92,13 +82,6 @@ package struct AppConfiguration: Sendable {
     }
 }
 
-extension AppConfiguration.Credential {
-    /// The end of the certificate's validity, in seconds since 1970; `nil` for keys, which do not expire.
-    var certificateEnd: Int64? {
-        if case .certificate(let identity) = self { identity.notAfter } else { nil }
-    }
-}
-
 extension AppConfiguration {
     /// The settings that select the app for a job.
     var routing: [String] { [name, topic] + otherTopics.sorted() }
@@ -122,5 +105,22 @@ extension AppConfiguration {
         let certificate = identity.apns
         return ([topic] + otherTopics).lazy.compactMap { CredentialReport.mismatch(certificate, $0) }.first
             .map { Reason(.certificateNotForTopic, detail: $0) }
+    }
+
+    package func tlsContext(for credential: Credential) throws -> TLSContext {
+        var tls = TLSClientConfiguration()
+        tls.trust = trust
+        if case .http2 = transport { tls.applicationProtocols = ["h2"] }
+        if case .certificate(let identity) = credential { tls.identity = identity }
+        return try TLSContext.client(tls)
+    }
+
+    /// Makes an app from a worker's report, to find out which app would accept a job. It has no credential.
+    /// - Returns: `nil` for a report without a topic.
+    package init?(reported app: WorkerReport.App) {
+        guard let topic = app.topics.first else { return nil }
+        self.init(name: app.name, topic: topic, credential: .providerTokens([]))
+        otherTopics = Array(app.topics.dropFirst())
+        if let endpoint = APNSEndpoint(app.endpoint) { self.endpoint = endpoint }
     }
 }

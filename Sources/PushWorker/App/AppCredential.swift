@@ -17,7 +17,7 @@ struct AppCredential {
 
     /// - Parameter jitter: seconds added to a provider token's age of renewal. It differs by worker, so that only one worker of a fleet
     ///   renews it.
-    init(_ credential: AppConfiguration.Credential, jitter: Int64) {
+    init(_ credential: Credential, jitter: Int64) {
         self.jitter = jitter
         sources = credential.tokenSources
         certificateEnd = credential.certificateEnd

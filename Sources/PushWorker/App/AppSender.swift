@@ -360,7 +360,7 @@ final class AppSender: GatewayDelegate {
 
         init(_ app: AppConfiguration) throws {
             configuration = app
-            transport = try app.transportConfiguration()
+            transport = try TransportConfiguration(app)
             tls = try app.tlsContext(for: app.credential)
         }
     }
@@ -411,7 +411,7 @@ final class AppSender: GatewayDelegate {
 
     /// Switches to another credential. Working connections stay open if the signing key is the same. A certificate needs new connections,
     /// because it is presented only when a connection is made.
-    func replaceCredential(_ new: AppConfiguration.Credential, _ tls: TLSContext) {
+    func replaceCredential(_ new: Credential, _ tls: TLSContext) {
         transport.setTLS(tls)
         let isRefused = credentialScopes.contains { scopes[$0].failing != nil }
         if new.tokenSources.isEmpty || credential.keyIDs != new.tokenSources.map(\.keyID) || isRefused {

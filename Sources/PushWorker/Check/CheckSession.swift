@@ -27,7 +27,9 @@ final class CheckSession: TransportDelegate, LoopBound, @unchecked Sendable {
     static func open(
         _ app: AppConfiguration, on eventLoop: any EventLoop, within patience: TimeAmount
     ) async throws -> CheckSession {
-        let configuration = try app.transportConfiguration().single
+        var app = app
+        (app.minimumConnections, app.maximumConnections) = (1, 1)
+        let configuration = try TransportConfiguration(app)
         let session = try await eventLoop.submit {
             let pool = configuration.make(
                 on: eventLoop, logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() }))

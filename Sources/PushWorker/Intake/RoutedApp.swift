@@ -36,7 +36,7 @@ final class RoutedApp {
         use(configuration.credential)
     }
 
-    func use(_ credential: AppConfiguration.Credential) {
+    func use(_ credential: Credential) {
         if case .certificate(let identity) = credential, gateway == nil {
             certificate = identity.apns
         } else {

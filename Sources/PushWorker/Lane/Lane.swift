@@ -307,7 +307,7 @@ final class Lane: LoopBound, @unchecked Sendable {
     private func sender(named name: String) -> AppSender? { senders.first { $0.name == name && !$0.isRemoved } }
 
     /// Switches to another credential. Safe to call from any thread.
-    func replaceCredential(of app: String, with credential: AppConfiguration.Credential, _ tls: TLSContext) {
+    func replaceCredential(of app: String, with credential: Credential, _ tls: TLSContext) {
         eventLoop.execute { [self] in
             guard context.isWorking else { return }
             sender(named: app)?.replaceCredential(credential, tls)

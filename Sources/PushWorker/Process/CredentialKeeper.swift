@@ -11,7 +11,7 @@ struct CredentialKeeper {
         var app: AppConfiguration
         var plan: CredentialPlan
         var watch: SecretWatch
-        var credential: AppConfiguration.Credential
+        var credential: Credential
         var reportedAt: Int64
         /// The error of a changed file that could not be used as the credential.
         var refusal: String?
@@ -42,7 +42,7 @@ struct CredentialKeeper {
     ///   - replace: puts a credential of an app and its authorities into use.
     ///   - record: gets the current error of an app's credential, or `nil` if there is none.
     mutating func look(
-        now: Int64, replace: (AppConfiguration, AppConfiguration.Credential) throws -> Void,
+        now: Int64, replace: (AppConfiguration, Credential) throws -> Void,
         record: (_ app: String, _ problem: String?) -> Void
     ) {
         redis?.look(now: now)

@@ -1,6 +1,23 @@
 import APNS
 import TLS
 
+/// The means by which an app proves to APNs that it may send.
+package enum Credential: Sendable {
+    /// At least one signing key. Each request carries a token of the first key, or of the next if APNs refuses that one.
+    case providerTokens([ProviderTokenSource])
+    /// A client certificate, presented when a connection is made.
+    case certificate(TLSIdentity)
+
+    package var tokenSources: [ProviderTokenSource] {
+        if case .providerTokens(let sources) = self { sources } else { [] }
+    }
+
+    /// The end of the certificate's validity, in seconds since 1970; `nil` for keys, which do not expire.
+    var certificateEnd: Int64? {
+        if case .certificate(let identity) = self { identity.notAfter } else { nil }
+    }
+}
+
 /// The sources of an app's credential. The credential is made of them, and again when they change.
 package struct CredentialPlan: Sendable, Equatable {
     /// A signing key and its identifiers at Apple.
@@ -59,7 +76,7 @@ package struct CredentialPlan: Sendable, Equatable {
 
     /// Reads all sources and makes the credential.
     /// - Throws: ``Unusable``.
-    package func make() throws -> (credential: AppConfiguration.Credential, contents: [[UInt8]]) {
+    package func make() throws -> (credential: Credential, contents: [[UInt8]]) {
         let contents = try sources.map { source in
             do { return try source.read() } catch { throw Unusable(description: "\(error)") }
         }
@@ -69,7 +86,7 @@ package struct CredentialPlan: Sendable, Equatable {
     /// Makes the credential.
     /// - Parameter contents: the contents of the sources, in their order.
     /// - Throws: ``Unusable``.
-    package func make(from contents: [[UInt8]]) throws -> AppConfiguration.Credential {
+    package func make(from contents: [[UInt8]]) throws -> Credential {
         var rest = contents[...]
         switch kind {
         case .keys(let keys):
@@ -105,7 +122,7 @@ package struct CredentialPlan: Sendable, Equatable {
     /// Returns the findings about the credential.
     /// - Parameter now: seconds since 1970.
     package func report(
-        _ credential: AppConfiguration.Credential, topics: [String], endpoint: APNSEndpoint, now: Int64
+        _ credential: Credential, topics: [String], endpoint: APNSEndpoint, now: Int64
     ) -> [CredentialReport] {
         switch (kind, credential) {
         case (.keys(let keys), _):

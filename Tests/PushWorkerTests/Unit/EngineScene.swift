@@ -905,7 +905,7 @@ extension EngineScene {
     }
 
     /// A signing key, so that requests need a provider token.
-    static func keyCredential() throws -> AppConfiguration.Credential {
+    static func keyCredential() throws -> Credential {
         let key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
         return .providerTokens([try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")])
     }

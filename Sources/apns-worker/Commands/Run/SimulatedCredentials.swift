@@ -29,7 +29,7 @@ struct SimulatedCredentials: Sendable {
     /// Returns a signing key or, for the gateway, which accepts nothing else, a certificate.
     func credential(
         topic: String, otherTopics: [String], usesGateway: Bool
-    ) throws -> AppConfiguration.Credential {
+    ) throws -> Credential {
         if usesGateway {
             let pair = try authority.client(topic: topic, otherTopics: otherTopics)
             return .certificate(try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM))
