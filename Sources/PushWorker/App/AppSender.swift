@@ -956,10 +956,7 @@ final class AppSender: GatewayDelegate {
     func throttleDelay(of token: ByteBuffer, _ id: JobID) -> Int64? {
         let now = ledger.queue(of: id).now
         let isReturning = lane.jobs[id].job?.envelope.isWrapped ?? false
-        switch fleet.throttles.decide(token, isReturning: isReturning, now: now) {
-        case .send: return nil
-        case .wait(let until): return until - now
-        }
+        return fleet.throttles.nextTry(token, isReturning: isReturning, now: now).map { $0 - now }
     }
 
     // MARK: Dispatching

@@ -6,11 +6,6 @@ import NIOCore
 /// All times are in milliseconds of Redis' clock. The first notification for a throttled token is tried again at the token's time. Later
 /// notifications queue behind it at short intervals, and are tried one at a time until one is delivered.
 struct TokenThrottles {
-    enum Decision: Equatable {
-        case send
-        case wait(until: Int64)
-    }
-
     /// The interval between notifications that wait for the same token.
     static let spacing: Int64 = 250
     /// The maximum number of throttled tokens that are tracked. Notifications for further tokens are tried at once.
@@ -36,22 +31,23 @@ struct TokenThrottles {
 
     /// Decides if a notification for a token is sent now.
     /// - Parameter isReturning: true if the notification waited before, so that its turn has come.
-    mutating func decide(_ token: ByteBuffer, isReturning: Bool, now: Int64) -> Decision {
-        guard var throttle = throttles[token] else { return .send }
+    /// - Returns: `nil` to send it, or the time of its next try.
+    mutating func nextTry(_ token: ByteBuffer, isReturning: Bool, now: Int64) -> Int64? {
+        guard var throttle = throttles[token] else { return nil }
         let isTrying = now < throttle.tryingUntil
         if now >= throttle.until, now >= throttle.tail, !isTrying {
             throttles[token] = nil
-            return .send
+            return nil
         }
         if now >= throttle.until, isReturning, !isTrying {
             throttle.tryingUntil = now + Self.longestTry
             throttles[token] = throttle
-            return .send
+            return nil
         }
         let due = max(throttle.tail, throttle.until, now) + Self.spacing
         throttle.tail = due
         throttles[token] = throttle
-        return .wait(until: due)
+        return due
     }
 
     /// Records that APNs throttled a token, and returns the time of the notification's next try.
