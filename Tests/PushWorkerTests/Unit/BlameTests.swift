@@ -23,8 +23,6 @@ struct BlameTests {
         var share = 0.0
         /// The name of the slow or suspected scope.
         var culprit: String?
-        /// True if the culprit is suspected instead of slow.
-        var isSuspected = false
 
         init(
             _ name: String, good: Double = 8, seconds: Int = 30, answer: RequestResult?, share: Double = 0,

@@ -1,9 +1,7 @@
 import APNS
-import Foundation
 import NIOCore
 import PushJob
 import PushQueue
-import TestSupport
 import Testing
 
 @testable import PushWorker
@@ -187,10 +185,10 @@ struct EngineOutageTests {
 
     @Test("waits for the fleet's provider token once Redis answers, and does not sign its own")
     func lateRedis() throws {
-        let key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
-        let (own, others) = (try Self.source(key), try Self.source(key))
-        let scene = try EngineScene(isStarted: false) { $0.apps[0].credential = .providerTokens([own]) }
-        let fleetToken = try others.token(now: 1_800_000_000 - 60).jwt
+        let credential = try EngineScene.keyCredential()
+        let scene = try EngineScene(isStarted: false) { $0.apps[0].credential = credential }
+        let other = try #require(EngineScene.keyCredential().tokenSources.first)
+        let fleetToken = try other.token(now: 1_800_000_000 - 60).jwt
         scene.fleet.providerToken = fleetToken
         scene.fleet.isReady = false
         scene.queue.isReady = false
@@ -203,9 +201,5 @@ struct EngineOutageTests {
         scene.fleet.isReady = true
         scene.run(.seconds(1))
         #expect(scene.transport.providerTokens == [fleetToken] && scene.transport.sent.count == 1)
-    }
-
-    private static func source(_ key: SigningKey) throws -> ProviderTokenSource {
-        try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")
     }
 }

@@ -62,8 +62,6 @@ struct ScopesLab {
     var leak = 0.0
     var end: Int64 = 120_000
     var retriesLeft = 0
-    /// False to send everything that is due, without the rule.
-    var hasRule = true
 
     func run(_ arrivals: [Arrival]) -> Outcome {
         var random = Generator(seed: 1)
@@ -104,7 +102,7 @@ struct ScopesLab {
             var due: (at: Int64, group: String)?
             for (group, heap) in retries {
                 guard let first = heap.first, first <= now, first < due?.at ?? .max else { continue }
-                if hasRule, case .wait = scopes.decide(place(group), isFresh: false, now: now) { continue }
+                if case .wait = scopes.decide(place(group), isFresh: false, now: now) { continue }
                 due = (first, group)
             }
             let candidates = fresh.filter { !$0.value.isEmpty }.map { group, queue in
@@ -113,16 +111,8 @@ struct ScopesLab {
                     Scopes.Candidate(place: place(group), oldest: queue.first?.at ?? 0, newest: queue.last?.at ?? 0)
                 )
             }
-            let chosen: (index: Int, newest: Bool)?
-            if due != nil, turn % 8 == 0 {
-                chosen = nil
-            } else if hasRule {
-                chosen = scopes.choose(candidates.map(\.1), now: now)
-            } else {
-                chosen = candidates.indices.min { candidates[$0].1.oldest < candidates[$1].1.oldest }.map {
-                    ($0, false)
-                }
-            }
+            let isTurnOfRetry = due != nil && turn % 8 == 0
+            let chosen = isTurnOfRetry ? nil : scopes.choose(candidates.map(\.1), now: now)
             if let chosen {
                 let group = candidates[chosen.index].0
                 guard let job = chosen.newest ? fresh[group]?.popLast() : fresh[group]?.popFirst() else { return nil }
@@ -143,7 +133,7 @@ struct ScopesLab {
                 guard let (job, isFresh) = pick() else { break }
                 free -= 1
                 turn += 1
-                let probed = hasRule ? scopes.recordSubmission(at: place(job.group), isFresh: isFresh, now: now) : []
+                let probed = scopes.recordSubmission(at: place(job.group), isFresh: isFresh, now: now)
                 requests.append(now)
                 events.insert((job, isFresh, probed), at: now + 60 + Int64(random.unit() * 40))
             }
