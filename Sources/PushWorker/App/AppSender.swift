@@ -1367,6 +1367,18 @@ final class AppSender: GatewayDelegate {
         // An answer ends the silence, whatever it says.
         if result.isAnswer, scopes.isSilent(endpointScope) { scopes.endSilence(endpointScope) }
         lane.schedulePump()
+    private func trace(_ flight: FlightID, _ result: RequestResult, time: UInt32) {
+        let id = inFlight[flight].job
+        guard let job = lane.jobs[id].job else { return }
+        let (topic, pushType) = address(of: id)
+        // A notification waits once, however often it is sent.
+        let hasWaited = lane.jobs[id].queuedSince >= 0 && inFlight[flight].resends == 0
+        RequestTrace(
+            job: job, queue: queue(of: id).name, app: configuration, appID: self.id, topic: topic, pushType: pushType,
+            queuedSince: hasWaited ? lane.jobs[id].queuedSince : nil
+        ).record(result, time: time, in: lane)
+    }
+
     }
 
     /// Passes an answer to the scopes.
@@ -1680,31 +1692,5 @@ final class AppSender: GatewayDelegate {
         }
         lane.reportSoon()
         lane.schedulePump()
-    }
-}
-
-extension RequestResult {
-    /// True for an answer without an `apns-id`.
-    fileprivate var lacksID: Bool {
-        if case .response(let response) = self { response.origin != .apns } else { false }
-    }
-
-    var isAnswer: Bool {
-        switch self {
-        case .response, .confirmed, .refused: true
-        case .notProcessed, .uncertain: false
-        }
-    }
-
-    /// The `apns-unique-id` of an answer, if the transport keeps it.
-    fileprivate var uniqueID: APNSID? { if case .response(let response) = self { response.uniqueID } else { nil } }
-
-    /// The HTTP status or gateway status of an answer.
-    var status: Int? {
-        switch self {
-        case .response(let response): response.status
-        case .refused(let status): Int(status)
-        case .confirmed, .notProcessed, .uncertain: nil
-        }
     }
 }

@@ -175,3 +175,37 @@ package enum Verdict: Sendable, Equatable {
         }
     }
 }
+
+extension RequestResult {
+    /// True for an answer without an `apns-id`.
+    var lacksID: Bool {
+        if case .response(let response) = self { response.origin != .apns } else { false }
+    }
+
+    var isAnswer: Bool {
+        switch self {
+        case .response, .confirmed, .refused: true
+        case .notProcessed, .uncertain: false
+        }
+    }
+
+    /// The `apns-unique-id` of an answer, if the transport keeps it.
+    var uniqueID: APNSID? { if case .response(let response) = self { response.uniqueID } else { nil } }
+
+    /// The HTTP status or gateway status of an answer.
+    var status: Int? {
+        switch self {
+        case .response(let response): response.status
+        case .refused(let status): Int(status)
+        case .confirmed, .notProcessed, .uncertain: nil
+        }
+    }
+
+    var isAcceptance: Bool {
+        switch self {
+        case .response(let response): response.status == 200
+        case .confirmed: true
+        case .notProcessed, .uncertain, .refused: false
+        }
+    }
+}
