@@ -22,13 +22,12 @@ final class AppSender: GatewayDelegate {
     /// The names that select the app, and the defaults for its requests.
     private(set) var rules: RoutedApp
     private(set) var transport: any Transport
-    var credential: AppCredential
+    let credential: AppCredential
     /// True if the worker's configuration no longer has the app. The sender then finishes its jobs and gets no new ones.
     private(set) var isRemoved = false
     let inFlight = Table<FlightID, InFlight>()
     private(set) var line = SendLine()
     private(set) var gate = Gate()
-    private(set) lazy var tokens = ProviderTokenKeeper(self)
     private let rate: AppRate
     /// Replaced transports that still await answers.
     private var retiring: [any Transport] = []
@@ -69,7 +68,9 @@ final class AppSender: GatewayDelegate {
         self.transport = transport
         scopes = lane.scopes.scopes
         rules = RoutedApp(configuration)
-        credential = AppCredential(configuration.credential, jitter: lane.random(in: 0...300))
+        credential = AppCredential(
+            configuration.credential, of: configuration.name, transport, lane, fleet, queues: ledgers.map(\.queue),
+            logMetadata: Self.logMetadata(configuration))
         rate = AppRate(configuration.name, lane, fleet, perSecond: configuration.maximumPerSecond)
         gate.block = configuration.wrongCertificate(configuration.credential)
         joinScopes()
@@ -82,7 +83,15 @@ final class AppSender: GatewayDelegate {
 
     var name: String { configuration.name }
 
-    var logMetadata: Logger.Metadata { ["app": "\(name)", "endpoint": "\(configuration.endpoint)"] }
+    private var logMetadata: Logger.Metadata { Self.logMetadata(configuration) }
+
+    private static func logMetadata(_ app: AppConfiguration) -> Logger.Metadata {
+        ["app": "\(app.name)", "endpoint": "\(app.endpoint)"]
+    }
+
+    private func ledger(of id: JobID) -> Ledger { ledgers[lane.jobs[id].queue.index] }
+
+    private func queue(of id: JobID) -> QueueContext { ledger(of: id).queue }
 
     /// True if a connection accepts requests or can be opened on demand.
     var isConnected: Bool { transport.usableConnections > 0 || transport.isDormant }
@@ -231,7 +240,7 @@ final class AppSender: GatewayDelegate {
         let now = lane.now
         line.pace.measure(now: now)
         // A token lasts for long, so one check per second is enough. Without a token nothing is sent, so it is checked more often.
-        if isFullSecond || !credential.canSend { tokens.keep() }
+        if isFullSecond || !credential.canSend { credential.keep() }
         if isFullSecond {
             logBlock()
             rate.probeIfRefused(waiting: line.unsubmitted, isRemoved: isRemoved)
@@ -401,7 +410,7 @@ final class AppSender: GatewayDelegate {
     private func replaceTransport(by new: any Transport) {
         let old = transport
         new.delegate = self
-        new.setProviderToken(credential.providerToken?.jwt)
+        credential.use(new, logMetadata: logMetadata)
         transport = new
         gate.recordOtherConnections()
         pastFailures.merge(old.failureCounts, uniquingKeysWith: +)
@@ -417,11 +426,9 @@ final class AppSender: GatewayDelegate {
         if new.tokenSources.isEmpty || credential.keyIDs != new.tokenSources.map(\.keyID) || isRefused {
             transport.replaceConnections(reason: "another credential")
         }
-        credential = AppCredential(new, jitter: lane.random(in: 0...300))
         rules.use(new)
         block(configuration.wrongCertificate(new))
-        if new.tokenSources.isEmpty { transport.setProviderToken(nil) }
-        tokens.keep()
+        credential.replace(with: new)
         forgetScopes()
     }
 
@@ -1405,7 +1412,7 @@ final class AppSender: GatewayDelegate {
         else { return bearing.concerns }
         if !wasSlow || isFresh { transport.retireConnections(reason: "the credential is refused") }
         if !wasSlow, case .refused(let reason) = verdict, reason.concernsKey {
-            tokens.changeKey(from: inFlight[attempt.flight].key, reason)
+            credential.changeKey(from: inFlight[attempt.flight].key, reason)
         }
         return bearing.concerns
     }
@@ -1486,7 +1493,7 @@ final class AppSender: GatewayDelegate {
         of attempt: Attempt, _ result: RequestResult, _ reason: Reason
     ) -> Disposition.Finding {
         let isExpired = reason.code == .apns(.expiredProviderToken)
-        let isRenewed = isExpired && tokens.renew(attempt.flight)
+        let isRenewed = isExpired && credential.renew(issuedAt: inFlight[attempt.flight].providerTokenIssuedAt)
         // Once for each notification: if another connection does not help, the credential is refused.
         guard inFlight[attempt.flight].resends == 0, case .response(let response) = result else { return .none }
         let number = response.connection?.number ?? 0
@@ -1518,8 +1525,8 @@ final class AppSender: GatewayDelegate {
         _ disposition: Disposition, for attempt: Attempt, _ concerned: ScopeSet, _ place: ScopePlace
     ) -> Bool {
         let (flight, id) = (attempt.flight, attempt.id)
-        if let reason = disposition.changesKey { tokens.changeKey(from: inFlight[flight].key, reason) }
-        let now = ledger.queue(of: id).now
+        if let reason = disposition.changesKey { credential.changeKey(from: inFlight[flight].key, reason) }
+        let now = queue(of: id).now
         var due = now
         switch disposition.device {
         case .keep: break

@@ -335,7 +335,7 @@ final class Lane: LoopBound, @unchecked Sendable {
                 } else {
                     let new = sender(of: app, id: AppID(index: senders.count))
                     senders.append(new)
-                    new.tokens.keep()
+                    new.credential.keep()
                 }
             }
             let names = Set(prepared.map(\.configuration.name))
