@@ -69,10 +69,10 @@ final class SimulatedWorker {
     func start() {
         let lanes = lanes.map(\.lane)
         for (index, lane) in lanes.enumerated() {
-            lane.callbacks.backlog = { queue in
+            lane.context.callbacks.backlog = { queue in
                 for (other, lane) in lanes.enumerated() where other != index { lane.wake(queue) }
             }
-            lane.callbacks.due = { queue, time in lanes[0].wake(queue, at: time) }
+            lane.context.callbacks.due = { queue, time in lanes[0].wake(queue, at: time) }
             lane.start(apps)
         }
     }
@@ -114,7 +114,9 @@ final class SimulatedLane {
         let stores = SimulatedStores(context, self, worker, seed: seed, in: simulation)
         let maker = TransportMaker(self, worker.loop, simulation)
         let lane = Lane(context, of: count, stores: stores, makeTransport: { _, _, _ in maker.make() })
-        if simulation.options.mutation == .settlesOnlyWholeJobs { lane.ledger.longestUnwritten = .hours(1) }
+        if simulation.options.mutation == .settlesOnlyWholeJobs {
+            for ledger in lane.ledgers { ledger.longestUnwritten = .hours(1) }
+        }
         made = lane
     }
 
@@ -151,7 +153,7 @@ final class SimulatedLane {
     func dismantle() {
         for transport in transports { transport.dismantle() }
         sender.onStateChange = { _ in }
-        lane.callbacks = Lane.Callbacks()
+        lane.context.callbacks = LaneContext.Callbacks()
         lane.context.schedulePump = {}
         lane.context.pump = {}
     }
@@ -202,7 +204,7 @@ private final class SimulatedStores: LaneStores {
         lane.sender.onStateChange = { [weak self] state in
             guard self != nil else { return }
             for consumer in consumers { consumer.redisChanged(state) }
-            if case .ready = state { for consumer in consumers { consumer.outbox.writeInvalidTokens() } }
+            if case .ready = state { for consumer in consumers { consumer.ledger.writeInvalidTokens() } }
         }
         lane.sender.connect()
     }

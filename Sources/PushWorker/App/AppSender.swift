@@ -17,7 +17,8 @@ import TLS
 final class AppSender: GatewayDelegate {
     let lane: LaneContext
     let id: AppID
-    let ledger: Ledger
+    /// The ledgers of the queues, by index.
+    private let ledgers: [Ledger]
     let fleet: Fleet
     /// The names that select the app, and the defaults for its requests.
     private(set) var rules: RoutedApp
@@ -58,12 +59,12 @@ final class AppSender: GatewayDelegate {
     private var workedAt = Int64.min / 2
 
     init(
-        _ configuration: AppConfiguration, id: AppID, transport: any Transport, lane: LaneContext, ledger: Ledger,
+        _ configuration: AppConfiguration, id: AppID, transport: any Transport, lane: LaneContext, ledgers: [Ledger],
         fleet: Fleet
     ) {
         self.lane = lane
         self.id = id
-        self.ledger = ledger
+        self.ledgers = ledgers
         self.fleet = fleet
         self.transport = transport
         scopes = lane.scopes.scopes
@@ -503,7 +504,7 @@ final class AppSender: GatewayDelegate {
     /// - Throws: the reason of a refusal, because the app's configuration may have changed since.
     func notification(ofJob id: JobID) throws(Reason) -> Notification? {
         guard let job = lane.jobs[id].job else { return nil }
-        let identity = ledger.queue(of: id).identity(
+        let identity = queue(of: id).identity(
             of: job, claim: lane.jobs[id].claim, generation: lane.jobs[id].generation)
         return try rules.notification(for: job, identity: identity, firstSeen: lane.jobs[id].firstSeen)
     }
@@ -526,7 +527,7 @@ final class AppSender: GatewayDelegate {
     /// True if a job expires before it could be sent again.
     func expires(_ id: JobID, _ job: Job, within delay: Int64) -> Bool {
         guard let end = rules.end(of: job, firstSeen: lane.jobs[id].firstSeen) else { return false }
-        return ledger.queue(of: id).now + delay >= end
+        return queue(of: id).now + delay >= end
     }
 
     // MARK: Recipients
@@ -572,7 +573,7 @@ final class AppSender: GatewayDelegate {
     /// - Returns: false if it may be sent.
     private func leaves(_ id: JobID) -> Bool {
         if applyCommand(to: id) { return true }
-        guard ledger.queue(of: id).handsBack, lane.isWorking else { return false }
+        guard queue(of: id).handsBack, lane.isWorking else { return false }
         handBack(id)
         return true
     }
@@ -599,7 +600,7 @@ final class AppSender: GatewayDelegate {
         for (queue, some) in Dictionary(grouping: all, by: { lane.jobs[job(of: $0)].queue.index }).sorted(by: {
             $0.key < $1.key
         }) {
-            let link = ledger.outboxes[queue].link
+            let link = ledgers[queue].link
             let known = some.compactMap { entry in
                 lane.jobs[job(of: entry)].job.flatMap { NewestJob($0, now: link.queue.now) }.map { (entry, $0) }
             }
@@ -654,20 +655,20 @@ final class AppSender: GatewayDelegate {
     /// Ends a job's unsubmitted notifications.
     private func replace(_ id: JobID, by other: ByteBuffer) {
         let (count, tokens) = takeUnsubmitted(id)
-        ledger.recordReplaced(recipients(of: id, tokens: tokens), by: other, of: id)
-        ledger.close(count, of: id)
+        ledger(of: id).recordReplaced(recipients(of: id, tokens: tokens), by: other, of: id)
+        ledger(of: id).close(count, of: id)
     }
 
     /// Ends a notification that waited to be resent. If APNs may have accepted it, it ends with the reason of an unanswered request.
     private func replace(_ flight: FlightID, by other: ByteBuffer) {
         let id = inFlight[flight].job
         guard !inFlight[flight].mayBeAccepted else {
-            ledger.recordPossibleDelivery(of: id)
+            ledger(of: id).recordPossibleDelivery(of: id)
             return endResend(flight, as: .dropped, Reason(.request(.timedOut)))
         }
-        ledger.recordReplaced([recipient(of: flight) ?? ByteBuffer()], by: other, of: id)
+        ledger(of: id).recordReplaced([recipient(of: flight) ?? ByteBuffer()], by: other, of: id)
         inFlight.remove(flight)
-        ledger.close(1, of: id)
+        ledger(of: id).close(1, of: id)
     }
 
     // MARK: Commands of operators
@@ -733,7 +734,7 @@ final class AppSender: GatewayDelegate {
     /// Ends or defers the unsubmitted notifications of a job that operators have cancelled or paused.
     /// - Returns: false if the job may be sent.
     private func applyCommand(to id: JobID) -> Bool {
-        let queue = ledger.queue(of: id)
+        let queue = queue(of: id)
         guard queue.hasCommands, lane.isWorking, let job = lane.jobs[id].job,
             let (target, command) = queue.commands.command(for: job)
         else { return false }
@@ -741,8 +742,8 @@ final class AppSender: GatewayDelegate {
         case .running: return false
         case .cancelled:
             let (count, tokens) = takeUnsubmitted(id)
-            ledger.recordCancelled(recipients(of: id, tokens: tokens), of: id, target, command)
-            ledger.close(count, of: id)
+            ledger(of: id).recordCancelled(recipients(of: id, tokens: tokens), of: id, target, command)
+            ledger(of: id).close(count, of: id)
         case .paused:
             let delay = lane.random(in: RetryPolicy.campaignPause)
             // A job that would expire first is deferred in smaller steps, because the pause may end sooner.
@@ -768,30 +769,30 @@ final class AppSender: GatewayDelegate {
     /// Ends a cancelled notification that waited to be resent.
     func cancelResend(_ flight: FlightID) {
         let id = inFlight[flight].job
-        guard let job = lane.jobs[id].job, let (target, command) = ledger.queue(of: id).commands.command(for: job)
+        guard let job = lane.jobs[id].job, let (target, command) = queue(of: id).commands.command(for: job)
         else { return abandon(flight) }
         let recipient = recipient(of: flight) ?? ByteBuffer()
-        if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(recipient, now: ledger.queue(of: id).now) }
-        ledger.recordCancelled([recipient], of: id, target, command)
+        if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(recipient, now: queue(of: id).now) }
+        ledger(of: id).recordCancelled([recipient], of: id, target, command)
         inFlight.remove(flight)
-        ledger.close(1, of: id)
+        ledger(of: id).close(1, of: id)
     }
 
     /// Ends a notification that waited to be resent.
     func endResend(_ flight: FlightID, as outcome: Outcome, _ reason: Reason) {
         let id = inFlight[flight].job
-        ledger.record(outcome, reason, of: id, to: recipient(of: flight), wasSent: true)
+        ledger(of: id).record(outcome, reason, of: id, to: recipient(of: flight), wasSent: true)
         inFlight.remove(flight)
-        ledger.close(1, of: id)
+        ledger(of: id).close(1, of: id)
     }
 
     /// Ends an expected job whose only token is known to be invalid.
     func suppress(_ id: JobID) {
-        ledger.recordSuppressed(of: id, to: lane.jobs[id].job.flatMap(\.recipient))
+        ledger(of: id).recordSuppressed(of: id, to: lane.jobs[id].job.flatMap(\.recipient))
         line.unsubmitted -= 1
         lane.jobs[id].notification = nil
         lane.jobs[id].unsubmitted = 0
-        ledger.close(1, of: id)
+        ledger(of: id).close(1, of: id)
     }
 
     // MARK: Deferring
@@ -836,7 +837,7 @@ final class AppSender: GatewayDelegate {
             return lane.random(in: obstacle.deferral)
         }
         return scopes.setAside(
-            place(of: id)[kind], age: ledger.queue(of: id).now - lane.jobs[id].firstSeen, now: lane.now.milliseconds,
+            place(of: id)[kind], age: queue(of: id).now - lane.jobs[id].firstSeen, now: lane.now.milliseconds,
             share: lane.jitter)
     }
 
@@ -858,10 +859,10 @@ final class AppSender: GatewayDelegate {
             return expireUnsubmitted(id, reason)
         }
         let (count, tokens) = takeUnsubmitted(id)
-        ledger.record(
+        ledger(of: id).record(
             .deferred, count, reason, tokens: tokens, of: id, delay: delay,
             recipients: recipients(of: id, tokens: tokens))
-        ledger.close(count, of: id)
+        ledger(of: id).close(count, of: id)
     }
 
     /// Ends all unsubmitted notifications of a job that expires before it could be sent.
@@ -871,9 +872,9 @@ final class AppSender: GatewayDelegate {
         let recipients = recipients(of: id, tokens: tokens)
         for index in 0..<count {
             let recipient = recipients.indices.contains(index) ? recipients[index] : nil
-            ledger.record(.expired, reason, of: id, to: recipient, wasSent: false)
+            ledger(of: id).record(.expired, reason, of: id, to: recipient, wasSent: false)
         }
-        ledger.close(count, of: id)
+        ledger(of: id).close(count, of: id)
     }
 
     /// Returns the recipients of a job's unsubmitted notifications.
@@ -890,14 +891,14 @@ final class AppSender: GatewayDelegate {
         _ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64, isolation: Isolation = .shared
     ) {
         guard !expires(id, job, within: delay) else {
-            return ledger.record(.expired, reason, of: id, to: token, wasSent: false)
+            return ledger(of: id).record(.expired, reason, of: id, to: token, wasSent: false)
         }
         guard isolation == .shared else {
-            return ledger.record(
+            return ledger(of: id).record(
                 .retried, 1, Reason(RequestFailure.lostWithOthers("")), tokens: [token], of: id, delay: delay,
                 recipients: [token], attempt: .never)
         }
-        ledger.record(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
+        ledger(of: id).record(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
     }
 
     /// The isolation of a notification that was in flight when a connection was lost. A second try counts as `shared`, because it is
@@ -911,10 +912,10 @@ final class AppSender: GatewayDelegate {
         let id = inFlight[flight].job
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let token = token(of: flight, job)
-        if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(token, now: ledger.queue(of: id).now) }
+        if !fleet.throttles.isEmpty { fleet.throttles.recordEnd(token, now: queue(of: id).now) }
         deferNotification(token, of: id, job, reason, delay: delay, isolation: lostIsolation(of: flight))
         inFlight.remove(flight)
-        ledger.close(1, of: id)
+        ledger(of: id).close(1, of: id)
     }
 
     /// Gives back a notification that must be sent again, because the lane is ending. The deferred job keeps its identity and its count of
@@ -931,7 +932,7 @@ final class AppSender: GatewayDelegate {
             lane.jobs[id].isAbandoned = true
         }
         inFlight.remove(flight)
-        ledger.close(1, of: id)
+        ledger(of: id).close(1, of: id)
     }
 
     /// Abandons unsubmitted notifications. A job with one token is released with the lane's other claims. The remaining tokens of a job
@@ -943,7 +944,7 @@ final class AppSender: GatewayDelegate {
             } else {
                 line.unsubmitted -= 1
                 lane.jobs[id].isAbandoned = true
-                ledger.close(1, of: id)
+                ledger(of: id).close(1, of: id)
             }
         }
         filterResends { flight in
@@ -961,7 +962,7 @@ final class AppSender: GatewayDelegate {
 
     /// Returns the delay in milliseconds of a notification that must wait for its device; `nil` if it need not wait.
     func throttleDelay(of token: ByteBuffer, _ id: JobID) -> Int64? {
-        let now = ledger.queue(of: id).now
+        let now = queue(of: id).now
         let isReturning = lane.jobs[id].job?.envelope.isWrapped ?? false
         return fleet.throttles.nextTry(token, isReturning: isReturning, now: now).map { $0 - now }
     }
@@ -1126,11 +1127,11 @@ final class AppSender: GatewayDelegate {
                 lane.jobs[id].isAbandoned = true
             }
         } catch {
-            ledger.record(.dead, error, of: id, to: lane.jobs[id].job.flatMap(\.recipient), wasSent: false)
+            ledger(of: id).record(.dead, error, of: id, to: lane.jobs[id].job.flatMap(\.recipient), wasSent: false)
         }
         lane.jobs[id].unsubmitted = 0
         line.unsubmitted -= 1
-        if submission.submitted == 0 { ledger.close(1, of: id) }
+        if submission.submitted == 0 { ledger(of: id).close(1, of: id) }
         return submission
     }
 
@@ -1143,7 +1144,7 @@ final class AppSender: GatewayDelegate {
             guard let field = fanOut.remaining.next() else { break }
             let text = fanOut.job.text(field)
             if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
-                ledger.recordSuppressed(of: id, to: DeviceToken.plain(text))
+                ledger(of: id).recordSuppressed(of: id, to: DeviceToken.plain(text))
                 ended += 1
             } else {
                 do throws(Reason) {
@@ -1160,7 +1161,7 @@ final class AppSender: GatewayDelegate {
                         submission.submitted += 1
                     }
                 } catch {
-                    ledger.record(.dead, error, of: id, to: text, wasSent: false)
+                    ledger(of: id).record(.dead, error, of: id, to: text, wasSent: false)
                     ended += 1
                 }
             }
@@ -1173,7 +1174,7 @@ final class AppSender: GatewayDelegate {
         } else if lane.jobs[id].unsubmitted > 0 {
             line.ready.append(id, in: lane.jobs)
         }
-        ledger.close(ended, of: id)
+        ledger(of: id).close(ended, of: id)
         return submission
     }
 
@@ -1194,7 +1195,7 @@ final class AppSender: GatewayDelegate {
             return false
         }
         if !scopes.isQuiet { recordProbe(flight) }
-        ledger.recordSubmission(of: id, isFirst: true)
+        lane.metrics.recordFirstSubmission(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
         return true
     }
 
@@ -1229,7 +1230,7 @@ final class AppSender: GatewayDelegate {
             stamp(&inFlight[flight])
             if !scopes.isQuiet { recordProbe(flight) }
             rate.spent(1)
-            ledger.recordSubmission(of: inFlight[flight].job, isFirst: false)
+            lane.metrics.submitted += 1
         }
     }
 
@@ -1297,7 +1298,7 @@ final class AppSender: GatewayDelegate {
         var recipient: ByteBuffer? { token.readableBytes > 0 ? token : job.recipient }
     }
 
-    var keepsUniqueIDs: Bool { ledger.wantsAnswers }
+    var keepsUniqueIDs: Bool { ledgers.contains(where: \.wantsAnswers) }
 
     func transportChanged(_: any Transport) { lane.pump() }
 
@@ -1338,11 +1339,12 @@ final class AppSender: GatewayDelegate {
                 transport.retireConnections(reason: "APNs refuses requests on it")
             }
             if !fleet.throttles.isEmpty {
-                fleet.throttles.recordEnd(token(of: flight), now: ledger.queue(of: id).now)
+                fleet.throttles.recordEnd(token(of: flight), now: queue(of: id).now)
             }
             if !fleet.doubted.isEmpty, address(of: id).topic == configuration.topic {
                 fleet.recordAcceptance(token(of: flight), topic: rules.topic, environment: rules.environment)
             }
+            let ledger = ledger(of: id)
             ledger.record(
                 .delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true,
                 uniqueID: result.uniqueID)
@@ -1360,20 +1362,11 @@ final class AppSender: GatewayDelegate {
         log(explained, finding, of: attempt)
         if carryOut(Disposition(explained, facts(of: attempt, finding, place)), for: attempt, concerned, place) {
             inFlight.remove(flight)
-            ledger.close(1, of: id)
+            ledger(of: id).close(1, of: id)
         }
         if scopes.hasChanges { reportScopes() }
     }
 
-    /// Records the end of a request that may have been a probe.
-    private func endProbe(_ flight: FlightID, _ place: ScopePlace, isFresh: Bool, _ result: RequestResult) {
-        if !inFlight[flight].probed.isEmpty {
-            scopes.recordEnd(inFlight[flight].probed, at: place, isFresh: isFresh)
-            inFlight[flight].probed = []
-        }
-        // An answer ends the silence, whatever it says.
-        if result.isAnswer, scopes.isSilent(endpointScope) { scopes.endSilence(endpointScope) }
-        lane.schedulePump()
     private func trace(_ flight: FlightID, _ result: RequestResult, time: UInt32) {
         let id = inFlight[flight].job
         guard let job = lane.jobs[id].job else { return }
@@ -1386,6 +1379,15 @@ final class AppSender: GatewayDelegate {
         ).record(result, time: time, in: lane)
     }
 
+    /// Records the end of a request that may have been a probe.
+    private func endProbe(_ flight: FlightID, _ place: ScopePlace, isFresh: Bool, _ result: RequestResult) {
+        if !inFlight[flight].probed.isEmpty {
+            scopes.recordEnd(inFlight[flight].probed, at: place, isFresh: isFresh)
+            inFlight[flight].probed = []
+        }
+        // An answer ends the silence, whatever it says.
+        if result.isAnswer, scopes.isSilent(endpointScope) { scopes.endSilence(endpointScope) }
+        lane.schedulePump()
     }
 
     /// Passes an answer to the scopes.
@@ -1426,7 +1428,7 @@ final class AppSender: GatewayDelegate {
         let isKeyProved =
             place.credential >= 0 && scopes[place.credential].fresh.provedAt > lane.metrics.milliseconds - 10_000
         return Disposition.Facts(
-            job: attempt.job, policy: lane.configuration.retry, jitter: lane.jitter, now: ledger.queue(of: id).now,
+            job: attempt.job, policy: lane.configuration.retry, jitter: lane.jitter, now: queue(of: id).now,
             firstSeen: lane.jobs[id].firstSeen,
             hasEnd: rules.end(of: attempt.job, firstSeen: lane.jobs[id].firstSeen) != nil, isWayGood: isWayGood(place),
             isEndpointSlow: scopes.isSlowOrSilent(endpointScope) || gate.pause != nil,
@@ -1456,7 +1458,7 @@ final class AppSender: GatewayDelegate {
             if isFresh { scopes.recordBadToken(attempt.token.hashValue, at: place) }
             let now = lane.metrics.milliseconds
             let elapsed = attempt.job.envelope.failure(in: attempt.job.body)?.at.map {
-                max(0, ledger.queue(of: attempt.id).now - $0)
+                max(0, queue(of: attempt.id).now - $0)
             }
             return .badToken(scopes.judgeToken(at: place, failedAt: elapsed.map { now - $0 }, now: now))
         case .pushTypeRefused: return .pushType(isPlainAccepted: isPlainTopicAccepted)
@@ -1539,7 +1541,7 @@ final class AppSender: GatewayDelegate {
         }
         switch disposition.notification {
         case .end(let outcome, let reason, let cause):
-            ledger.record(
+            ledger(of: id).record(
                 outcome, reason, cause: cause, status: attempt.status, of: id,
                 to: outcome == .dead ? attempt.token : attempt.recipient, wasSent: true, uniqueID: attempt.uniqueID)
         case .markInvalid(let reason, let since): markInvalid(attempt, reason, since: since)
@@ -1550,13 +1552,14 @@ final class AppSender: GatewayDelegate {
                 case .behindDevice: due - now
                 }
             guard !expires(id, attempt.job, within: milliseconds) else {
-                if disposition.isUncertain { ledger.recordPossibleDelivery(of: id) }
-                ledger.record(.expired, reason, status: attempt.status, of: id, to: attempt.recipient, wasSent: true)
+                if disposition.isUncertain { ledger(of: id).recordPossibleDelivery(of: id) }
+                ledger(of: id).record(
+                    .expired, reason, status: attempt.status, of: id, to: attempt.recipient, wasSent: true)
                 break
             }
-            if disposition.isUncertain { ledger.recordPossibleDuplicate(of: id) }
+            if disposition.isUncertain { ledger(of: id).recordPossibleDuplicate(of: id) }
             describe(attempt, reason, concerned, place)
-            ledger.record(
+            ledger(of: id).record(
                 kind, 1, reason, status: attempt.status, tokens: [attempt.token], of: id, delay: milliseconds,
                 recipients: attempt.recipient.map { [$0] } ?? [], attempt: rule)
         case .resend(let reason, let isolation, let counts):
@@ -1565,7 +1568,7 @@ final class AppSender: GatewayDelegate {
             }
             if disposition.isUncertain {
                 inFlight[flight].mayBeAccepted = true
-                ledger.recordPossibleDuplicate(of: id)
+                ledger(of: id).recordPossibleDuplicate(of: id)
             }
             resend(attempt, reason, counts: counts)
             return false
@@ -1580,7 +1583,7 @@ final class AppSender: GatewayDelegate {
     ///   ignored if it is more than a second in the future, because no registration could be later.
     private func markInvalid(_ attempt: Attempt, _ reason: Reason, since: Int64?) {
         let id = attempt.id
-        let now = ledger.queue(of: id).now
+        let now = queue(of: id).now
         let latest = max(Self.firstYear, now + Self.clockDifference)
         let at = since.flatMap { (Self.firstYear...latest).contains($0) ? $0 : nil } ?? now
         let topic = ByteBuffer(string: address(of: id).topic)
@@ -1589,7 +1592,7 @@ final class AppSender: GatewayDelegate {
             environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns)
         invalid.isOfOwnTopic = topic == rules.topic
         invalid.registeredAt = attempt.job.registeredAt
-        ledger.record(invalid: invalid, reason, status: attempt.status, of: id)
+        ledger(of: id).record(invalid: invalid, reason, status: attempt.status, of: id)
     }
 
     // MARK: Resending
@@ -1599,11 +1602,11 @@ final class AppSender: GatewayDelegate {
     private func resend(_ attempt: Attempt, _ reason: Reason, counts: Bool = true) {
         guard lane.isWorking else { return abandon(attempt.flight) }
         if counts { inFlight[attempt.flight].resends += 1 }
-        let queue = ledger.queue(of: attempt.id)
+        let queue = queue(of: attempt.id)
         if queue.hasCommands, queue.commands.command(for: attempt.job)?.command.state == .cancelled {
             return cancelResend(attempt.flight)
         }
-        ledger.recordResent(reason, of: attempt.id)
+        ledger(of: attempt.id).recordResent(reason, of: attempt.id)
         line.sendAgain(attempt.flight, in: inFlight, now: lane.now)
         lane.schedulePump()
     }

@@ -61,3 +61,21 @@ enum UnsentEnd {
     /// It is dropped, because a job with this id, or a campaign with this name, has replaced it.
     case replaced(by: ByteBuffer)
 }
+
+/// A step before a decoded job can be accepted.
+///
+/// Indirect, because nearly all jobs need none, and a `nil` should be small.
+indirect enum Prerequisite {
+    /// Redis must reserve its id, so that it is the only job with it.
+    case reservation(Reservation, of: UnsentJob)
+    /// It must be the newest job of its key.
+    case newest(NewestJob, of: UnsentJob)
+    /// It needs a turn within a rate.
+    case turn(TurnQuestion, of: UnsentJob)
+}
+
+/// A question to Redis: may a job be sent now within a rate?
+struct TurnQuestion {
+    let limit: SharedRates.Limit
+    let turn: SharedRates.Turn
+}

@@ -15,7 +15,8 @@ final class Intake {
     private static let lookUpBatch = 2000
 
     private let lane: LaneContext
-    private let ledger: Ledger
+    /// The ledgers of the queues, by index.
+    private let ledgers: [Ledger]
     private let fleet: Fleet
     private(set) var senders: [AppSender] = []
     private var router: JobRouter
@@ -25,9 +26,9 @@ final class Intake {
     private var toLookUp: [JobID] = []
     private(set) var lookUpsInFlight = 0
 
-    init(_ lane: LaneContext, ledger: Ledger, fleet: Fleet) {
+    init(_ lane: LaneContext, ledgers: [Ledger], fleet: Fleet) {
         self.lane = lane
-        self.ledger = ledger
+        self.ledgers = ledgers
         self.fleet = fleet
         router = JobRouter([])
         hintLog = HintLog(lane)
@@ -46,6 +47,17 @@ final class Intake {
     func route(to senders: [AppSender]) {
         self.senders = senders
         router.replace(senders.map(\.rules)) { senders[$0].isRemoved }
+    }
+
+    /// Reads the fleet's state if it is out of date.
+    func readFleetState() {
+        let time = ledgers.first { $0.queue.knowsTime }?.queue.now ?? 0
+        fleet.readIfDue(apps: senders.map(\.name), time: time) { [self] pauses in
+            for (sender, pause) in zip(senders, pauses) {
+                sender.recordPause(pause.pause)
+                if pause.isResumed { sender.probeNow() }
+            }
+        }
     }
 
     // MARK: Jobs
@@ -72,7 +84,7 @@ final class Intake {
         if job.fair != nil || job.isUrgent { queue.recordSorted(now: lane.now) }
         let command = queue.hasCommands ? queue.commands.command(for: job) : nil
         if let (target, command) = command, let end = end(under: target, command) {
-            ledger.record(end, of: unsent(job, claimed, queue))
+            record(end, of: unsent(job, claimed, queue))
             return nil
         }
         if job.uniqueFor != nil, !claimed.hasReservation {
@@ -80,7 +92,7 @@ final class Intake {
             if let reservation = unsent.reservation { return .reservation(reservation, of: unsent) }
         }
         if let sendAt = job.sendAt, sendAt > queue.now, !job.envelope.isDue {
-            ledger.record(.scheduled(until: sendAt), of: unsent(job, claimed, queue))
+            record(.scheduled(until: sendAt), of: unsent(job, claimed, queue))
             return nil
         }
         if job.replaces != nil, claimed.confirmedAt == nil, let newest = NewestJob(job, now: queue.now) {
@@ -95,7 +107,7 @@ final class Intake {
                 // A large job would exceed the rate at once.
                 let size = questions.reduce(Self.maximumTokens) { min($0, max($1.limit.perSecond, Self.smallestPiece)) }
                 guard job.tokenCount <= size else {
-                    ledger.record(.split(size: size), of: unsent)
+                    record(.split(size: size), of: unsent)
                     return nil
                 }
                 return .turn(question, of: unsent)
@@ -109,16 +121,20 @@ final class Intake {
         return nil
     }
 
+    private func record(_ end: UnsentEnd, of unsent: UnsentJob) {
+        ledgers[unsent.queue.id.index].record(end, of: unsent)
+    }
+
     /// Ends a job that this worker does not accept, or gives it back if a worker of another configuration may accept it.
     private func refuse(_ unsent: UnsentJob, _ reason: Reason) {
         let queue = unsent.queue
         guard let refused = queue.refusals(of: unsent.envelope, in: unsent.body) else {
-            return ledger.record(.dead(reason), of: unsent)
+            return record(.dead(reason), of: unsent)
         }
         var unsent = unsent
         unsent.refusedBy = refused
         let pauses = RetryPolicy.configurationPauses(age: queue.now - unsent.firstSeen)
-        ledger.record(.deferred(reason, delay: lane.random(in: pauses)), of: unsent)
+        record(.deferred(reason, delay: lane.random(in: pauses)), of: unsent)
     }
 
     // MARK: Commands of operators
@@ -187,15 +203,15 @@ final class Intake {
         let now = queue.time(at: readySince)
         let firstSeen = job.envelope.enqueued ?? now
         if let expiration = job.expirationSecond(firstSeen: firstSeen), expiration > 0, expiration * 1000 <= now {
-            return ledger.record(.expired, of: unsent(job, claimed, queue))
+            return record(.expired, of: unsent(job, claimed, queue))
         }
         let appID = try router.route(job, othersRouteAlike: queue.routesAlike)
         let app = router.apps[appID.index]
         if let end = app.end(of: job, firstSeen: firstSeen), end <= now {
-            return ledger.record(.expired, of: unsent(job, claimed, queue))
+            return record(.expired, of: unsent(job, claimed, queue))
         }
         if job.tokenCount > Self.maximumTokens {
-            return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claimed, queue))
+            return record(.split(size: Self.maximumTokens), of: unsent(job, claimed, queue))
         }
         let tokens = job.tokens.map { DistinctTokens($0, of: job) }
         let identity = queue.identity(of: job, claim: claimed.claim, generation: queue.generation)
@@ -212,7 +228,7 @@ final class Intake {
         if max(job.enqueuedAt ?? 0, job.registeredAt ?? 0) > now &+ Job.clockTolerance, hintLog.isLookingClosely() {
             hints += JobHints.times(job, now: now)
         }
-        if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
+        if case .after = job.expiration, job.enqueuedAt == nil { lane.metrics.undatedExpirations += 1 }
         let id = lane.jobs.insert()
         lane.jobs[id].claim = claimed.claim
         lane.jobs[id].body = claimed.body
@@ -255,7 +271,7 @@ final class Intake {
             lane.jobs[id].notification = consume notification
         }
         let reclaims = job.envelope.reclaims + (claimed.isRecovered ? 1 : 0)
-        if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: id, reclaims: reclaims) }
+        if reclaims > 0 { ledgers[queue.id.index].recordPossibleDuplicates(ofReclaimed: id, reclaims: reclaims) }
         let sender = senders[appID.index]
         sender.expect(count)
         if fleet.mayFindTokens, job.channel == nil { toLookUp.append(id) } else { sender.accept(id) }
@@ -297,7 +313,7 @@ final class Intake {
                 continue
             }
             lookUpsInFlight += 1
-            let queue = ledger.queue(of: batch[0].job)
+            let queue = queue(of: batch[0].job)
             fleet.find(tokens, now: { queue.now }) { [self] result in
                 lookUpsInFlight -= 1
                 switch result {
@@ -311,6 +327,8 @@ final class Intake {
             }
         }
     }
+
+    private func queue(of id: JobID) -> QueueContext { ledgers[lane.jobs[id].queue.index].queue }
 
     private func accept(_ id: JobID) { senders[lane.jobs[id].app.index].accept(id) }
 
@@ -366,7 +384,7 @@ final class Intake {
         let app = senders[lane.jobs[id].app.index].rules
         let topic = lane.jobs[id].fanOut?.template.topic ?? lane.jobs[id].notification?.topic
         // A time that is ahead of Redis' clock counts as now.
-        let registeredAt = lane.jobs[id].job?.registeredAt.map { min($0, ledger.queue(of: id).now) }
+        let registeredAt = lane.jobs[id].job?.registeredAt.map { min($0, queue(of: id).now) }
         var (positions, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
         for hit in hits {
             // A token belongs to one topic in one environment. A token that is invalid elsewhere may be valid here.

@@ -115,7 +115,7 @@ final class Fleet {
     let refusals: Refusals<Request>
     let store: FleetStore
     /// The number of invalid tokens in the set; `nil` if unknown, as for a divided set.
-    var invalidTokenCount: Int?
+    private var invalidTokenCount: Int?
     /// The number of throttled tokens in Redis; `nil` if unknown.
     private var throttledTokenCount: Int?
     /// The throttled device tokens that the lane knows.
@@ -223,6 +223,9 @@ final class Fleet {
             recordWrite(.lookUps, $0)
         }
     }
+
+    /// Records that invalid tokens were written to their set.
+    func recordMarked() { invalidTokenCount = max(1, invalidTokenCount ?? 1) }
 
     /// Records the result of a write, which is not repeated here.
     func recordWrite<Value>(_ request: Request, _ result: Result<Value, QueueFailure>) {

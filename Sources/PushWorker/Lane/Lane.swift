@@ -12,29 +12,18 @@ import TLS
 /// A lane shares nothing with other lanes. It has its own connections to Redis and APNs and its own claims, so it needs no locks and no
 /// hops between threads. A notification passes through each part once:
 ///
-///     QueueConsumer → Intake → AppSender → Transport → AppSender → Ledger → Outbox
+///     QueueConsumer → Intake → AppSender → Transport → AppSender → Ledger
 ///
 /// `@unchecked Sendable`, because its state is accessed only on the event loop. The functions that other threads call ensure that.
 final class Lane: LoopBound, @unchecked Sendable {
-    /// The lane's calls to the worker and its other lanes, made on this lane's event loop.
-    struct Callbacks {
-        /// Called with an operator's command to the worker, possibly many times with the same one.
-        var command: @Sendable (WorkerCommand) -> Void = { _ in }
-        /// Called when more jobs wait than this lane can claim.
-        var backlog: @Sendable (_ queue: QueueID) -> Void = { _ in }
-        /// Called with the due time of a retry, for the lane that polls.
-        var due: @Sendable (_ queue: QueueID, _ time: NIODeadline) -> Void = { _, _ in }
-    }
-
     let context: LaneContext
     let stores: any LaneStores
-    let ledger: Ledger
     let fleet: Fleet
+    /// The ledgers of the queues, by index.
+    let ledgers: [Ledger]
     let intake: Intake
-    private(set) var consumers: [QueueConsumer] = []
+    let consumers: [QueueConsumer]
     private var schedule: QueueSchedule
-    /// Set before the lane starts.
-    var callbacks = Callbacks()
     let observer: LaneObserver
     /// The promise of the drain's end; `nil` before a drain begins.
     private var drained: EventLoopPromise<Void>?
@@ -60,24 +49,20 @@ final class Lane: LoopBound, @unchecked Sendable {
         self.context = context
         self.stores = stores
         self.makeTransport = makeTransport
-        let queues = context.configuration.queues.enumerated().map { index, queue in
-            QueueContext(queue, id: QueueID(index: index), lane: context)
-        }
-        ledger = Ledger(context, queues: queues)
         fleet = Fleet(context, store: stores.fleet)
-        intake = Intake(context, ledger: ledger, fleet: fleet)
+        ledgers = context.configuration.queues.enumerated().map { [fleet] index, queue in
+            let queue = QueueContext(queue, id: QueueID(index: index), lane: context)
+            let store = stores.store(of: queue, waits: context.polls)
+            return Ledger(QueueLink(queue, store: store, fleet: fleet, lane: context))
+        }
+        intake = Intake(context, ledgers: ledgers, fleet: fleet)
+        consumers = ledgers.map { [intake] in QueueConsumer($0, intake) }
         schedule = QueueSchedule(
             weights: context.configuration.queues.map(\.weight),
             isStrict: context.configuration.queueOrder == .strict)
-        observer = LaneObserver(context, of: laneCount, intake: intake, fleet: fleet)
+        observer = LaneObserver(context, of: laneCount, consumers: consumers, intake: intake, fleet: fleet)
         pumpSoon = SoonTask(context.eventLoop)
         probeSoon = SoonTask(context.eventLoop)
-        consumers = queues.map { queue in
-            let store = stores.store(of: queue, waits: polls)
-            return QueueConsumer(QueueLink(queue, store: store, fleet: fleet.store, lane: context), self)
-        }
-        ledger.outboxes = consumers.map(\.outbox)
-        observer.consumers = consumers
     }
 
     var eventLoop: any EventLoop { context.eventLoop }
@@ -85,9 +70,6 @@ final class Lane: LoopBound, @unchecked Sendable {
     var index: Int { context.index }
 
     var senders: [AppSender] { intake.senders }
-
-    /// True for the lane that polls on behalf of its worker (see ``ClaimWindow``).
-    var polls: Bool { context.index == 0 }
 
     // MARK: Start
 
@@ -115,7 +97,7 @@ final class Lane: LoopBound, @unchecked Sendable {
 
     private func sender(of app: AppSender.Prepared, id: AppID) -> AppSender {
         AppSender(
-            app.configuration, id: id, transport: transport(of: app), lane: context, ledger: ledger, fleet: fleet)
+            app.configuration, id: id, transport: transport(of: app), lane: context, ledgers: ledgers, fleet: fleet)
     }
 
     private func transport(of app: AppSender.Prepared) -> any Transport {
@@ -143,22 +125,22 @@ final class Lane: LoopBound, @unchecked Sendable {
         if let standstill { stoodStill(for: standstill, now: now) }
         defer { keepTicking() }
         for sender in senders { sender.check(isFullSecond: isFullSecond) }
-        ledger.unsentPace.measure(now: now)
+        for ledger in ledgers { ledger.unsentPace.measure(now: now) }
         if isFullSecond { context.scopes.scopes.check(now: now.milliseconds) }
         if intake.inFlight > 0 || senders.contains(where: { !$0.sendsFreely }) || !fleet.refusals.isEmpty {
-            readFleetState()
+            intake.readFleetState()
         }
         stores.fleet.filterKeeper?.run()
-        settleParts(of: ledger.overdueJobs())
         for consumer in consumers {
-            consumer.renewLeaseIfDue()
-            consumer.checkClaimsIfDue()
+            settleParts(of: consumer.ledger.overdueJobs(), in: consumer.ledger)
+            consumer.renewLeaseIfDue(isAtRest: isIdle, report: observer.heartbeat(for: consumer.queue))
+            consumer.listClaimsIfDue()
             if case .running = context.state { consumer.delegatePollIfDue() }
-            consumer.outbox.writeInvalidTokens()
-            consumer.outbox.writeCountsIfDue()
+            consumer.ledger.writeInvalidTokens()
+            consumer.ledger.writeCountsIfDue()
         }
         if isFullSecond {
-            ledger.refresh()
+            for ledger in ledgers { ledger.refresh() }
             if index == 0 { context.issues.logOverdue(context.logger, now: now) }
         }
         if isFullSecond || observer.hasProblem { observer.logReadiness() }
@@ -179,7 +161,7 @@ final class Lane: LoopBound, @unchecked Sendable {
     }
 
     /// Settles the notifications that have ended of jobs whose other notifications have not.
-    private func settleParts(of jobs: [JobID]) {
+    private func settleParts(of jobs: [JobID], in ledger: Ledger) {
         guard !jobs.isEmpty else { return }
         for sender in senders {
             let jobs = jobs.filter { context.jobs[$0].app == sender.id }
@@ -219,13 +201,23 @@ final class Lane: LoopBound, @unchecked Sendable {
             // Work has arrived while the lane ticked slowly.
             if clock.isSlow { keepTicking() }
         }
-        settleParts(of: ledger.jobsWithManyResults())
+        for ledger in ledgers { settleParts(of: ledger.jobsWithManyResults(), in: ledger) }
         intake.lookUpTokens()
+        passOnStops()
         if context.isDraining { return finishDrainIfDone() }
         dispatch()
-        for consumer in consumers { consumer.recoverClaims() }
+        for consumer in consumers { consumer.readForgotten(capacity: capacity) }
         claimIfWorthwhile()
-        if intake.inFlight == 0 { for consumer in consumers { consumer.outbox.flush() } }
+        if intake.inFlight == 0 { for ledger in ledgers { ledger.flush() } }
+    }
+
+    /// Pauses the other queues' parts of campaigns that their guards have paused in one queue.
+    private func passOnStops() {
+        for ledger in ledgers {
+            for campaign in ledger.takeStopped() {
+                for other in ledgers where other !== ledger { other.link.stop(campaign) }
+            }
+        }
     }
 
     /// Submits the notifications that may be sent now. If the apps share a slow scope, they take turns.
@@ -250,11 +242,15 @@ final class Lane: LoopBound, @unchecked Sendable {
 
     /// Claims jobs from queues as long as there is capacity for some.
     private func claimIfWorthwhile() {
+        for (index, consumer) in consumers.enumerated() {
+            guard let answer = consumer.takeAnswer() else { continue }
+            schedule.recordAnswer(index, received: answer.received, isDry: answer.isDry)
+        }
         switch context.state {
         case .running: break
         case .quiet:
             // A repeated claim may have claimed jobs. No other lane handles these while this lane has its lease.
-            for consumer in consumers { consumer.repeatClaim() }
+            for consumer in consumers { consumer.repeatClaim(report: observer.heartbeat(for: consumer.queue)) }
             return
         case .starting, .draining, .stopped: return
         }
@@ -262,7 +258,9 @@ final class Lane: LoopBound, @unchecked Sendable {
         turn &+= 1
         while let next = schedule.next({ consumers[$0].availability(turn: turn) }) {
             let expected = consumers.reduce(0) { $0 + $1.expected }
-            consumers[next].claim(free: max(0, capacity - expected), busy: busy, turn: turn)
+            consumers[next].claim(
+                free: max(0, capacity - expected), busy: busy, turn: turn,
+                report: observer.heartbeat(for: consumers[next].queue))
         }
     }
 
@@ -278,14 +276,14 @@ final class Lane: LoopBound, @unchecked Sendable {
     func wake(_ queue: QueueID) {
         eventLoop.execute { [self] in
             // A lane that has not started will claim when it does.
-            consumers[queue.index].wake()
+            ledgers[queue.index].link.window.wake()
             schedulePump()
         }
     }
 
     /// Schedules a claim for the due time of a retry. Safe to call from any thread.
     func wake(_ queue: QueueID, at time: NIODeadline) {
-        eventLoop.execute { [self] in consumers[queue.index].wake(at: time) }
+        eventLoop.execute { [self] in ledgers[queue.index].link.wake(at: time) }
     }
 
     // MARK: Commands and configuration
@@ -296,7 +294,7 @@ final class Lane: LoopBound, @unchecked Sendable {
             guard context.isWorking, quiet != context.isQuiet else { return }
             context.state = quiet ? .quiet : .running
             for consumer in consumers {
-                if !quiet { consumer.wake() }
+                if !quiet { consumer.link.window.wake() }
                 consumer.reportSoon()
             }
             schedulePump()
@@ -382,8 +380,8 @@ final class Lane: LoopBound, @unchecked Sendable {
         guard drain.isGivenUp || (intake.inFlight == 0 && intake.lookUpsInFlight == 0 && !intake.isAsking) else {
             return
         }
-        for consumer in consumers { consumer.outbox.flush() }
-        guard drain.isGivenUp || consumers.allSatisfy(\.outbox.isEmpty) else { return }
+        for ledger in ledgers { ledger.flush() }
+        guard drain.isGivenUp || ledgers.allSatisfy(\.isEmpty) else { return }
         context.state = .stopped
         observer.pulse.stop()
         clock.cancel()
@@ -401,31 +399,12 @@ extension Lane {
     /// The number of further notifications that could be in flight.
     var capacity: Int {
         let free = senders.reduce(0) { $0 + $1.capacity }
-        return free > 0 ? free + ledger.unsentPace.ahead : 0
+        return free > 0 ? ledgers.reduce(free) { $0 + $1.unsentPace.ahead } : 0
     }
 
     /// True while nothing is in flight, nothing waits, and no problem needs to be checked again soon.
     var isIdle: Bool {
         context.isWorking && intake.inFlight == 0 && context.jobs.count == 0 && !observer.hasProblem
             && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
-    }
-
-    /// Records that a claim has returned jobs. They are accepted next.
-    /// - Parameter isDry: true if no more jobs wait.
-    func claimed(_ count: Int, from queue: QueueContext, isDry: Bool) {
-        schedule.recordAnswer(queue.id.index, received: count, isDry: isDry)
-        // A lane without work does not need the fleet's state.
-        if count > 0, context.isWorking { readFleetState() }
-    }
-
-    /// Reads the fleet's state if it is out of date.
-    private func readFleetState() {
-        let queue = consumers.first { $0.queue.knowsTime }?.queue
-        fleet.readIfDue(apps: senders.map(\.name), time: queue?.now ?? 0) { [self] pauses in
-            for (sender, pause) in zip(senders, pauses) {
-                sender.recordPause(pause.pause)
-                if pause.isResumed { sender.probeNow() }
-            }
-        }
     }
 }

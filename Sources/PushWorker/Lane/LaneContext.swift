@@ -41,6 +41,16 @@ final class SoonTask {
 ///
 /// Belongs to the lane's event loop.
 final class LaneContext {
+    /// The lane's calls to the worker and its other lanes, made on this lane's event loop.
+    struct Callbacks {
+        /// Called with an operator's command to the worker, possibly many times with the same one.
+        var command: @Sendable (WorkerCommand) -> Void = { _ in }
+        /// Called when more jobs wait than this lane can claim.
+        var backlog: @Sendable (_ queue: QueueID) -> Void = { _ in }
+        /// Called with the due time of a retry, for the lane that polls.
+        var due: @Sendable (_ queue: QueueID, _ time: NIODeadline) -> Void = { _, _ in }
+    }
+
     let eventLoop: any EventLoop
     let index: Int
     let logger: Logger
@@ -60,6 +70,8 @@ final class LaneContext {
     /// The names and the protocols of the lane's apps, by ``AppID/index``.
     var apps: [(name: String, usesGateway: Bool)] = []
     var state = LaneState.starting
+    /// Set before the lane starts.
+    var callbacks = Callbacks()
     /// Makes the lane do all possible work at the end of the current iteration of the event loop.
     var schedulePump: () -> Void = {}
     /// Makes the lane do all possible work now, unless it is already doing so.
@@ -93,6 +105,9 @@ final class LaneContext {
     deinit { jobs.deallocate() }
 
     var now: NIODeadline { eventLoop.now }
+
+    /// True for the lane that polls on behalf of its worker (see ``ClaimWindow``).
+    var polls: Bool { index == 0 }
 
     /// Removes a job that has ended, or that belongs to another lane now.
     func remove(_ id: JobID) {

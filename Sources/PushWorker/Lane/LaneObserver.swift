@@ -16,7 +16,7 @@ final class LaneObserver {
     private let fleet: Fleet
     private let laneCount: Int
     private let startedAt: NIODeadline
-    var consumers: [QueueConsumer] = []
+    private let consumers: [QueueConsumer]
     let pulse = LoopPulse()
     private var readiness = Readiness()
     private var recentRate = RecentRate()
@@ -25,8 +25,9 @@ final class LaneObserver {
     /// The queues' gauges, read from Redis.
     private var gauges = QueueGaugeReadings()
 
-    init(_ context: LaneContext, of laneCount: Int, intake: Intake, fleet: Fleet) {
+    init(_ context: LaneContext, of laneCount: Int, consumers: [QueueConsumer], intake: Intake, fleet: Fleet) {
         self.context = context
+        self.consumers = consumers
         self.intake = intake
         self.fleet = fleet
         self.laneCount = laneCount
@@ -179,7 +180,7 @@ final class LaneObserver {
             return LaneReport.Queue(
                 name: consumer.queue.name,
                 leaseAge: consumer.leaseRenewedAt.map { Double((context.now - $0).nanoseconds) / 1e9 },
-                settlements: consumer.outbox.count, settlementBytes: consumer.outbox.size,
+                settlements: consumer.ledger.count, settlementBytes: consumer.ledger.size,
                 isConnected: consumer.store.isReady, claims: metrics[claimsOf: queue],
                 jobs: Fate.ofJobs.map { metrics.jobs($0, queue: queue) },
                 queueTimes: .init(metrics.queueTimes.row(queue), unitsPerSecond: 1000),

@@ -40,24 +40,3 @@ package struct LaneCounters: Sendable, Equatable {
         \.undatedExpirations,
     ]
 }
-
-extension LaneMetrics {
-    /// The sums of all counts of the lane.
-    var counters: LaneCounters {
-        var sums = LaneCounters()
-        for (key, count) in notifications {
-            switch key.fate {
-            case .ended(let outcome): sums.outcomes[outcome] += count
-            case .postponed(.retried): sums.retried += count
-            case .postponed(.deferred): sums.deferred += count
-            case .postponed(.scheduled): sums.scheduled += count
-            case .resent: sums.resent += count
-            case .mixed, .split: break
-            }
-        }
-        sums.claimedJobs = claimedJobs
-        (sums.submitted, sums.possibleDuplicates) = (submitted, possibleDuplicates)
-        (sums.undatedExpirations, sums.lostClaims) = (undatedExpirations, lostClaims)
-        return sums
-    }
-}

@@ -144,6 +144,25 @@ final class LaneMetrics {
         return all
     }
 
+    /// The sums of all counts of the lane.
+    var counters: LaneCounters {
+        var sums = LaneCounters()
+        for (key, count) in notifications {
+            switch key.fate {
+            case .ended(let outcome): sums.outcomes[outcome] += count
+            case .postponed(.retried): sums.retried += count
+            case .postponed(.deferred): sums.deferred += count
+            case .postponed(.scheduled): sums.scheduled += count
+            case .resent: sums.resent += count
+            case .mixed, .split: break
+            }
+        }
+        sums.claimedJobs = claimedJobs
+        (sums.submitted, sums.possibleDuplicates) = (submitted, possibleDuplicates)
+        (sums.undatedExpirations, sums.lostClaims) = (undatedExpirations, lostClaims)
+        return sums
+    }
+
     func pushType(of series: UInt32) -> String { PushType.rows[place(of: Int(series)).pushType].name.description }
 
     private func place(of series: Int) -> (app: Int, queue: Int, pushType: Int) {
@@ -240,8 +259,9 @@ final class LaneMetrics {
     /// Records the first submission of a notification.
     /// - Parameter since: the time of its enqueueing, in milliseconds of Redis' clock; -1 if that must not be measured.
     @inline(__always)
-    func submitted(queue: Int, since: Int64) {
-        guard since >= 0 else { return }
+    func recordFirstSubmission(queue: Int, since: Int64) {
+        submitted += 1
+        guard measuresTimes, since >= 0 else { return }
         _ = time()
         // Producers' clocks may be ahead of Redis'.
         queueTimes.record(UInt32(clamping: milliseconds + clocks[queue] - since), row: queue)

@@ -4,47 +4,86 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Records how notifications end. Only the ledger writes to the counters, metrics, results, the log and the job's tally. It settles a job
-/// once the last of its notifications has ended.
+/// Records how the notifications of a queue's jobs end, and settles the jobs in Redis. Only the ledger writes an end to the metrics, results, log
+/// and tally.
+///
+/// A job is settled once the last of its notifications has ended. Settlements are collected into batches, written after the invalid tokens of
+/// their jobs, and written again until Redis confirms them.
 final class Ledger {
-    private static let suppressed = Reason(.suppressed)
     /// A job with more tokens that ends before it is split has only one result.
     private static let maximumResultsOfJob = 1000
+    /// A batch with this number of claims is written.
+    static let batch = 256
+    /// A batch, or a part of a job, with this many bytes of results is written. A job with 1,000 tokens has about half as many.
+    static let resultBytes = 1 << 18
+    /// A batch with this many bytes of copied jobs is written, because its script blocks Redis for some milliseconds.
+    private static let batchBytes = 1 << 20
+    /// A batch is written this long after its first job. A busy lane claims earlier, and writes the batch with the claim.
+    private static let batchDelay = TimeAmount.milliseconds(20)
+    /// The maximum number of invalid tokens per write. The last job may exceed it, because the tokens of one job are not divided.
+    private static let tokensBatch = 2000
+    /// The lane claims no more jobs of the queue while this number of settlements is unconfirmed.
+    private static let maximumUnconfirmed = 10_000
+    /// The same limit in bytes, because settlements of jobs with many retried tokens are large.
+    private static let maximumUnconfirmedSize = 64 << 20
+    /// The interval between settlements that include the lane's counts for the history.
+    private static let countsInterval = TimeAmount.seconds(1)
 
+    let link: QueueLink
+    let queue: QueueContext
     private let lane: LaneContext
-    private let queues: [QueueContext]
-    /// The outboxes of the queues, by index.
-    var outboxes: [Outbox] = []
+    private let kept: ResultsKept
+    private var log: NotificationLog
     /// The end of a notification is written after this time, even if others of its job have not ended. So a crash forgets no older ends.
     var longestUnwritten = TimeAmount.milliseconds(900)
-    /// Jobs by queue that have notifications with an unwritten end and others that have not ended, with the time of the first unwritten
-    /// end. The oldest is first. Most of these jobs have been settled since.
-    private var unwritten: [CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>]
-    /// True if the unwritten results of a job have reached ``Outbox/resultBytes``.
+    /// The jobs that have notifications with an unwritten end and others that have not ended, with the time of the first unwritten end. The
+    /// oldest is first. Most of these jobs have been settled since.
+    private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
+    /// True if the unwritten results of a job have reached ``resultBytes``.
     private var hasManyResults = false
-    private var log: NotificationLog
     /// The pace of notifications that end without a request: replaced, suppressed, expired, refused or cancelled. They need no stream, so
     /// the lane claims more jobs than it could send. Otherwise a lane without a connection would claim one job after another.
     var unsentPace = EndPace()
-    /// The most inclusive setting among the queues.
-    private let resultsKept: ResultsKept
+    /// The settlements to write next.
+    private var settlement = Settlement()
+    private var unconfirmed = UnconfirmedSettlements()
+    private let flushSoon: SoonTask
+    /// The latest time to write the current batch.
+    private var flushAt = NIODeadline.distantFuture
+    /// The due time of the first retry in ``settlement``.
+    private var nextRetry = NIODeadline.distantFuture
+    /// The number of settled parts of jobs. It numbers the claims of the rests of jobs. After a rollback a job is processed again under an
+    /// old claim, and its new parts must not have the numbers of the old ones.
+    private var parts = 0
+    /// Ended jobs that are settled after their invalid tokens are in the set, and later parts of these jobs.
+    private var awaitingTokens: [EndedJob] = []
+    /// Ended jobs whose invalid tokens are being written.
+    private var writingTokens: [EndedJob] = []
+    /// Parts of jobs that wait until the settlement of an earlier part is confirmed. That settlement creates the claim that these parts
+    /// end. If both were in flight, Redis could refuse the first and execute the second.
+    private var awaitingPart: [EndedJob] = []
+    /// The earliest time to write invalid tokens again after Redis has refused them.
+    private var tokensNotBefore = NIODeadline.distantPast
+    /// The time of the last write of the counts for the history.
+    private var countsWrittenAt = NIODeadline.distantPast
+    /// The time of the last reading of the counts.
+    private var countsReadAt = NIODeadline.distantPast
+    /// The campaigns that their guards have paused in this queue, until the lane takes them.
+    private var stopped: [StoppedCampaign] = []
 
-    init(_ lane: LaneContext, queues: [QueueContext]) {
-        self.lane = lane
-        self.queues = queues
-        unwritten = Array(repeating: CircularBuffer(), count: queues.count)
-        log = NotificationLog(lane)
-        let kept = queues.map(\.limits.results)
-        resultsKept = kept.contains(.all) ? .all : kept.contains(.failures) ? .failures : .off
+    init(_ link: QueueLink) {
+        (self.link, queue, lane) = (link, link.queue, link.lane)
+        kept = queue.limits.results
+        log = NotificationLog(lane, queue)
+        flushSoon = SoonTask(lane.eventLoop)
     }
 
     func refresh() { log.refresh() }
 
     /// True if records of delivered notifications include details of APNs' answer.
-    var wantsAnswers: Bool { log.logsEach || resultsKept == .all }
+    var wantsAnswers: Bool { log.logsEach || kept == .all }
 
-    /// True if a notification with this outcome needs a result or a log line. Called for each notification.
-    private func describes(_ outcome: Outcome) -> Bool { log.logsEach || resultsKept.includes(outcome) }
+    private func keeps(_ outcome: Outcome, of id: JobID) -> Bool { kept.includes(outcome) || lane.jobs[id].keepsResult }
 
     // MARK: Notifications
 
@@ -72,12 +111,13 @@ final class Ledger {
             let label = outcome == .expired || outcome == .suppressed || outcome == .cancelled ? nil : reason
             lane.metrics.count(.ended(outcome), lane.jobs[id].series, 1, label)
         }
-        let isDescribed = describes(outcome) || lane.jobs[id].keepsResult
+        let keeps = keeps(outcome, of: id)
+        let isDescribed = keeps || log.logsEach
         let recipient = outcome == .dead || isDescribed ? recipient() : nil
         if isDescribed {
             describe(
                 outcome, reason, cause: cause, status: status, of: id, to: recipient, wasSent: wasSent,
-                uniqueID: uniqueID, replacedBy: replacedBy)
+                uniqueID: uniqueID, replacedBy: replacedBy, keeps: keeps)
         }
         switch outcome {
         // A plain delivery needs no tally. If it has a result, the job has a tally already.
@@ -92,9 +132,7 @@ final class Ledger {
             guard let reason else { return }
             let token = recipient ?? ByteBuffer()
             tally(of: id).add(dead: .some([token]), reason: reason, cause: cause, status: status)
-            log.writeDeadLetters(
-                1, reason, cause: cause, lane.jobs[id].job, token: token, app: appName(of: id),
-                queues[lane.jobs[id].queue.index])
+            log.writeDeadLetters(1, reason, cause: cause, lane.jobs[id].job, token: token, app: appName(of: id))
         }
     }
 
@@ -112,7 +150,7 @@ final class Ledger {
                 tally(of: id).add(dead: .some([token]), as: .cancelled, reason: reason)
             }
         }
-        log.writeCancelled(tokens.count, target, queues[lane.jobs[id].queue.index])
+        log.writeCancelled(tokens.count, target)
     }
 
     /// Records that notifications of an accepted job are not sent because a newer job has its `replaces`.
@@ -133,7 +171,7 @@ final class Ledger {
 
     /// Records that a notification is not sent because its token is known to be invalid.
     func recordSuppressed(of id: JobID, to recipient: @autoclosure () -> ByteBuffer?) {
-        record(.suppressed, Self.suppressed, of: id, to: recipient(), wasSent: false)
+        record(.suppressed, Reason(.suppressed), of: id, to: recipient(), wasSent: false)
     }
 
     /// Records that notifications of an accepted job are returned to Redis.
@@ -195,38 +233,31 @@ final class Ledger {
         lane.metrics.possibleDuplicates += tally.reclaimed
     }
 
-    /// Records a job whose `expiration` is a duration without a start time.
-    func recordUndatedExpiration() { lane.metrics.undatedExpirations += 1 }
-
-    /// Records the submission of a request.
-    /// - Parameter isFirst: false for a resend.
-    func recordSubmission(of id: JobID, isFirst: Bool) {
-        lane.metrics.submitted += 1
-        guard isFirst, lane.metrics.measuresTimes else { return }
-        lane.metrics.submitted(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
-    }
+    // MARK: Jobs
 
     /// Closes notifications of a job after their ends were recorded. Closing the last one settles the job.
     func close(_ count: Int, of id: JobID) {
         lane.jobs[id].open -= count
         guard lane.jobs[id].open == 0 else { return watchUnwritten(id) }
         defer { lane.remove(id) }
-        let queue = queues[lane.jobs[id].queue.index]
         guard lane.jobs[id].generation == queue.generation else {
             lane.metrics.lostClaims += 1
             return
         }
         guard !lane.jobs[id].isAbandoned else { return }
         guard lane.jobs[id].tally == nil else {
-            guard let ended = ended(id) else { return }
-            return outboxes[queue.id.index].settle(ended)
+            if let ended = ended(id) { settle(ended) }
+            return
         }
         lane.metrics.count(.ended(.delivered), queue: queue.id.index)
-        guard lane.jobs[id].hasCampaign else {
-            return outboxes[queue.id.index].settleDelivered(lane.jobs[id].claim)
+        if lane.jobs[id].hasCampaign {
+            settlement.use(campaign: lane.jobs[id].job?.campaignName)
+            if let latency = latency(of: id) { settlement.addLatency(latency) }
+        } else {
+            settlement.use(campaign: nil)
         }
-        outboxes[queue.id.index].settleDelivered(
-            lane.jobs[id].claim, campaign: lane.jobs[id].job?.campaignName, latency: latency(of: id))
+        settlement.end(lane.jobs[id].claim, .delivered)
+        flushIfFull()
     }
 
     /// Returns the time from enqueueing until now, in milliseconds; `nil` if it must not be measured.
@@ -237,63 +268,58 @@ final class Ledger {
     private func watchUnwritten(_ id: JobID) {
         guard let tally = lane.jobs[id].tally, !tally.isEmpty else { return }
         // Reading the size copies the results, so it is read only if there are any.
-        if tally.results.count > 0, tally.results.size >= Outbox.resultBytes { hasManyResults = true }
+        if tally.results.count > 0, tally.results.size >= Self.resultBytes { hasManyResults = true }
         guard !tally.isWatched else { return }
         tally.isWatched = true
-        unwritten[lane.jobs[id].queue.index].append((id, tally, lane.now))
+        unwritten.append((id, tally, lane.now))
     }
 
-    /// Returns the jobs whose unwritten results are so large that they must be written before the rest of the job. Redis would be busy for
-    /// too long if all were written together.
+    /// Returns the jobs whose unwritten results are so large that they must be written before the rest of the job. Redis would be busy for too
+    /// long if all were written together.
     func jobsWithManyResults() -> [JobID] {
         guard hasManyResults else { return [] }
         hasManyResults = false
-        return unwritten.joined().filter { next in
-            lane.jobs[next.job].tally === next.tally && next.tally.results.size >= Outbox.resultBytes
-                && outboxes[lane.jobs[next.job].queue.index].canSettlePart
-        }.map(\.job)
+        guard canSettlePart else { return [] }
+        return unwritten.filter { lane.jobs[$0.job].tally === $0.tally && $0.tally.results.size >= Self.resultBytes }
+            .map(\.job)
     }
 
     /// Returns the jobs whose first unwritten end is so old that it must be written now.
     func overdueJobs() -> [JobID] {
+        guard canSettlePart else { return [] }
         var jobs: [JobID] = []
-        // A queue whose server is not ready must not delay the others.
-        for queue in unwritten.indices where outboxes[queue].canSettlePart {
-            while let next = unwritten[queue].first, lane.now - next.since >= longestUnwritten {
-                unwritten[queue].removeFirst()
-                // The entry may be another job's by now.
-                if lane.jobs[next.job].tally === next.tally { jobs.append(next.job) }
-            }
+        while let next = unwritten.first, lane.now - next.since >= longestUnwritten {
+            unwritten.removeFirst()
+            // The entry may be another job's by now.
+            if lane.jobs[next.job].tally === next.tally { jobs.append(next.job) }
         }
         return jobs
     }
 
+    /// True if a part of a job can be written soon.
+    private var canSettlePart: Bool { link.store.isReady && !isFull }
+
     /// Writes the ends of a job's notifications so far.
     /// - Parameter tokens: the tokens of the notifications that have not ended.
     func settlePart(of id: JobID, rest tokens: [ByteBuffer]) {
-        let queue = queue(of: id)
-        guard lane.jobs[id].generation == queue.generation, let fanOut = lane.jobs[id].fanOut,
-            var ended = ended(id)
+        guard lane.jobs[id].generation == queue.generation, let fanOut = lane.jobs[id].fanOut, var ended = ended(id)
         else { return }
         let head = queue.headOfRest(of: lane.jobs[id], fanOut, tokens: tokens)
-        let claim = outboxes[queue.id.index].claimOfRest(of: fanOut)
+        fanOut.parts += 1
+        parts += 1
+        let claim = fanOut.claim.rest(afterPart: parts)
         ended.replacement = .rest(claim, head: head)
-        outboxes[queue.id.index].settle(ended)
+        settle(ended)
         fanOut.original = head.readableBytes..<head.readableBytes + fanOut.original.count
         lane.jobs[id].claim = claim
         lane.jobs[id].tally = JobTally(after: ended.tally)
     }
-
-    func queue(of id: JobID) -> QueueContext { queues[lane.jobs[id].queue.index] }
 
     private func ended(_ id: JobID) -> EndedJob? {
         EndedJob(lane.jobs[id], app: appName(of: id), pushType: lane.metrics.pushType(of: lane.jobs[id].series))
     }
 
     private func appName(of id: JobID) -> String { lane.apps[lane.jobs[id].app.index].name }
-
-    /// True once Redis has answered a claim of any queue.
-    var knowsTime: Bool { queues.contains(where: \.knowsTime) }
 
     private func tally(of id: JobID) -> JobTally {
         if let tally = lane.jobs[id].tally { return tally }
@@ -318,7 +344,7 @@ final class Ledger {
             tally.results = results(.dead, reason, of: unsent)
             log.writeDeadLetters(
                 unsent.notifications, reason, cause: nil, unsent.job, token: unsent.job.recipient,
-                app: unsent.appName, unsent.queue)
+                app: unsent.appName)
         case .expired:
             count(.ended(.expired), nil, of: unsent)
             tally.add(.expired, count: unsent.notifications)
@@ -332,7 +358,7 @@ final class Ledger {
                 tally.add(dead: all, as: .cancelled, reason: reason)
             }
             tally.results = results(.cancelled, reason, of: unsent)
-            log.writeCancelled(unsent.notifications, target, unsent.queue)
+            log.writeCancelled(unsent.notifications, target)
         case .deferred(let reason, let delay):
             count(.postponed(.deferred), reason, of: unsent)
             tally.add(postponed: all, .deferred, reason: reason, delay: delay)
@@ -343,7 +369,7 @@ final class Ledger {
         case .duplicate: drop(unsent, Reason(.duplicate), tally)
         case .replaced(let other): drop(unsent, Reason(replaced: unsent.job), tally, replacedBy: other)
         }
-        outboxes[unsent.queue.id.index].settle(ended)
+        settle(ended)
     }
 
     private func drop(_ unsent: UnsentJob, _ reason: Reason, _ tally: JobTally, replacedBy: ByteBuffer? = nil) {
@@ -355,14 +381,14 @@ final class Ledger {
 
     private func count(_ fate: Fate, _ reason: Reason?, of unsent: UnsentJob) {
         lane.metrics.count(
-            fate, app: unsent.app?.index, queue: unsent.queue.id.index, unsent.notifications, reason)
+            fate, app: unsent.app?.index, queue: queue.id.index, unsent.notifications, reason)
     }
 
     private func results(
         _ outcome: Outcome, _ reason: Reason, of unsent: UnsentJob, replacedBy: ByteBuffer? = nil
     ) -> PackedResults {
         var results = PackedResults()
-        let keeps = unsent.queue.limits.results.includes(outcome) || unsent.job.keepsResult
+        let keeps = kept.includes(outcome) || unsent.job.keepsResult
         guard keeps || log.logsEach else { return results }
         let job = unsent.job
         var result = NotificationResult(
@@ -370,7 +396,7 @@ final class Ledger {
         result.replacedBy = replacedBy
         func add() {
             if keeps { results.append(result) }
-            if log.logsEach { log.write(result, unsent.queue) }
+            if log.logsEach { log.write(result) }
         }
         if let tokens = job.tokens, tokens.count <= Self.maximumResultsOfJob {
             for token in tokens {
@@ -388,22 +414,16 @@ final class Ledger {
 
     private func describe(
         _ outcome: Outcome, _ reason: Reason?, cause: Reason?, status: Int?, of id: JobID, to recipient: ByteBuffer?,
-        wasSent: Bool, uniqueID: APNSID?, replacedBy: ByteBuffer?
+        wasSent: Bool, uniqueID: APNSID?, replacedBy: ByteBuffer?, keeps: Bool
     ) {
-        let keeps = keeps(outcome, of: id)
-        guard keeps || log.logsEach, let job = lane.jobs[id].job else { return }
+        guard let job = lane.jobs[id].job else { return }
         var result = result(
             outcome, reason, status: status, of: job, id, to: recipient, wasSent: wasSent, uniqueID: uniqueID)
         result.replacedBy = replacedBy
         if keeps { tally(of: id).results.append(result) }
         if log.logsEach {
-            log.write(
-                result, queues[lane.jobs[id].queue.index], more: cause.map { ["cause": "\($0.code.text)"] } ?? [:])
+            log.write(result, more: cause.map { ["cause": "\($0.code.text)"] } ?? [:])
         }
-    }
-
-    private func keeps(_ outcome: Outcome, of id: JobID) -> Bool {
-        queues[lane.jobs[id].queue.index].limits.results.includes(outcome) || lane.jobs[id].keepsResult
     }
 
     private func result(
@@ -417,7 +437,7 @@ final class Ledger {
         // The gateway's requests carry no `apns-id`.
         if wasSent, !app.usesGateway, let token = recipient {
             let own = job.tokens == nil ? job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) } : nil
-            let identity = queue(of: id).identity(
+            let identity = queue.identity(
                 of: job, claim: lane.jobs[id].firstClaim, generation: lane.jobs[id].generation)
             result.apnsID = (own ?? APNSID(jobID: identity, token: token)).description
         }
@@ -434,8 +454,254 @@ final class Ledger {
         let result = NotificationResult(
             .dropped, reason, status: status, of: job, app: appName(of: id),
             attempt: job.envelope.attempt, to: recipient)
-        log.write(
-            result, queues[lane.jobs[id].queue.index], outcome: postponement.rawValue,
-            more: ["retry_in_ms": "\(delay)"])
+        log.write(result, outcome: postponement.rawValue, more: ["retry_in_ms": "\(delay)"])
+    }
+
+    // MARK: Settlements
+
+    /// The number of jobs whose settlement is not confirmed.
+    var count: Int {
+        unconfirmed.count + settlement.count + awaitingTokens.count + writingTokens.count + awaitingPart.count
+    }
+
+    /// The approximate size of the settlements in bytes.
+    var size: Int { unconfirmed.size + settlement.size }
+
+    var isFull: Bool { count >= Self.maximumUnconfirmed || size >= Self.maximumUnconfirmedSize }
+
+    var isEmpty: Bool { count == 0 }
+
+    /// Calls the function with each claim whose settlement is not confirmed.
+    func forEachClaim(_ body: (ClaimID) -> Void) {
+        settlement.claims.forEach(body)
+        unconfirmed.claims.forEach(body)
+        for ended in [awaitingTokens, writingTokens, awaitingPart].joined()
+        where ended.generation == queue.generation {
+            body(ended.claim)
+        }
+    }
+
+    /// Discards all settlements, because the claims belong to other lanes now. Invalid tokens are still written.
+    /// - Returns: the number of settlements.
+    func forget() -> Int {
+        defer {
+            settlement = Settlement()
+            unconfirmed = UnconfirmedSettlements()
+            awaitingPart = []
+        }
+        return settlement.count + unconfirmed.count + awaitingPart.count
+    }
+
+    /// Settles a job, or a part of one.
+    private func settle(_ ended: EndedJob) {
+        if !ended.tally.invalidTokens.isEmpty || hasWaitingPart(of: ended) {
+            awaitingTokens.append(ended)
+        } else {
+            write(ended)
+        }
+        guard case .pieces = ended.replacement else { return flushIfFull() }
+        // The pieces are due for every lane as soon as this is written.
+        flush()
+        link.window.wake()
+        lane.callbacks.backlog(queue.id)
+    }
+
+    /// Returns the campaigns that their guards have paused in this queue since the last call.
+    func takeStopped() -> [StoppedCampaign] {
+        defer { stopped = [] }
+        return stopped
+    }
+
+    // MARK: Parts of jobs
+
+    /// True if an earlier part of the job waits to be written. Parts must be written in order.
+    private func hasWaitingPart(of job: EndedJob) -> Bool {
+        guard job.fanOut?.parts ?? 0 > 0 else { return false }
+        return [awaitingTokens, writingTokens, awaitingPart].joined().contains { $0.fanOut === job.fanOut }
+    }
+
+    /// True if the settlement that creates a job's claim is not confirmed.
+    private func mustAwaitPart(_ job: EndedJob) -> Bool {
+        guard job.fanOut?.parts ?? 0 > 0 else { return false }
+        return unconfirmed.creates(job.claim) || awaitingPart.contains { $0.fanOut === job.fanOut }
+    }
+
+    private func writeAwaitingParts() {
+        guard !awaitingPart.isEmpty else { return }
+        let waiting = awaitingPart
+        awaitingPart = []
+        for ended in waiting {
+            write(ended)
+            flushIfFull()
+        }
+    }
+
+    // MARK: Writing
+
+    /// Adds an ended job, or a part of one, to the next batch. Its invalid tokens are in the set. A part waits until the settlement of the
+    /// part before is confirmed.
+    private func write(_ ended: EndedJob) {
+        if mustAwaitPart(ended) { return awaitingPart.append(ended) }
+        if let fate = ended.fate { lane.metrics.count(fate, queue: queue.id.index) }
+        settlement.add(ended, of: queue)
+        if case .scheduled(let time) = ended.replacement { expectRetry(in: time - queue.now) }
+        guard ended.refusedBy.isEmpty else { return link.window.recordReturn(now: lane.now) }
+        for postponed in ended.tally.postponed { expectRetry(in: postponed.delay) }
+    }
+
+    /// Records that a retry in the settlement is due after a delay in milliseconds. Later retries need no record, because the polling lane
+    /// finds them.
+    private func expectRetry(in delay: Int64) {
+        guard delay < ClaimWindow.idlePoll.nanoseconds / 1_000_000 else { return }
+        nextRetry = min(nextRetry, lane.now + .milliseconds(delay))
+    }
+
+    private func flushIfFull() {
+        if settlement.count >= Self.batch || settlement.copiedBytes >= Self.batchBytes
+            || settlement.resultBytes >= Self.resultBytes
+        {
+            return flush()
+        }
+        if flushAt == .distantFuture { flushAt = lane.now + Self.batchDelay }
+        if !flushSoon.isScheduled { scheduleFlush() }
+    }
+
+    private func scheduleFlush() {
+        flushSoon.schedule(in: flushAt - lane.now) { [self] in
+            // A claim may have written the batch in the meantime.
+            if flushAt > lane.now { if flushAt < .distantFuture { scheduleFlush() } } else { flush() }
+        }
+    }
+
+    func flush() {
+        flushAt = .distantFuture
+        writeInvalidTokens()
+        guard !settlement.isEmpty, link.store.isReady else { return }
+        if lane.now - countsWrittenAt >= Self.countsInterval { settlement.minute = takeCounts() }
+        let number = unconfirmed.append(settlement)
+        settlement = Settlement()
+        write(number, again: false)
+        if nextRetry < .distantFuture { link.wake(at: nextRetry) }
+        nextRetry = .distantFuture
+    }
+
+    private func write(_ number: Int, again: Bool) {
+        guard let batch = unconfirmed[number] else { return }
+        link.store.settle(batch) { [self, generation = queue.generation] result in
+            // Redis reports these once, even to a lane that has lost its lease.
+            if case .success(let settled) = result {
+                for campaign in settled.stopped { link.record(campaign) }
+                stopped += settled.stopped
+                if !stopped.isEmpty { lane.schedulePump() }
+                for exhausted in settled.exhausted { link.record(exhausted) }
+            }
+            let settled = link.value(of: result, to: .settlements, of: generation) {
+                unconfirmed.recordRefusal(number)
+                lane.afterRefusal { [self] in
+                    // It may have been written again over a new connection in the meantime.
+                    if unconfirmed.takeRefused(number) { write(number, again: true) }
+                }
+            }
+            // If it was written twice, only the first answer counts.
+            guard let settled, unconfirmed.recordConfirmation(number) != nil else { return }
+            link.logEvictions(settled.evicted)
+            if !again { lane.metrics.lostClaims += settled.lost }
+            writeAwaitingParts()
+            if lane.isDraining { lane.schedulePump() }
+        }
+    }
+
+    /// Writes unconfirmed settlements again over a new connection. Those that Redis has executed have no effect now.
+    ///
+    /// After a failover, the new server may have neither a settlement nor the invalid tokens that the old server confirmed. So the tokens
+    /// are written again too, before the settlements.
+    func writeUnconfirmed() {
+        unconfirmed.recordRewrite()
+        let tokens = unconfirmed.invalidTokens + settlement.invalidTokens
+        // In a Cluster the set of invalid tokens may be on another server, which did not fail over.
+        guard !tokens.isEmpty, link.store.holdsInvalidTokens else { return writeAllUnconfirmed() }
+        link.fleet.store.invalidTokens.mark(tokens) { [self, generation = queue.generation] result in
+            let marked = link.value(of: result, to: .invalidTokens, of: generation) {
+                lane.afterRefusal { [self] in
+                    if generation == queue.generation, link.store.isReady { writeUnconfirmed() }
+                }
+            }
+            if marked != nil { writeAllUnconfirmed() }
+        }
+    }
+
+    private func writeAllUnconfirmed() {
+        for number in unconfirmed.numbers { write(number, again: true) }
+        writeInvalidTokens()
+    }
+
+    // MARK: Invalid tokens
+
+    /// Writes tokens to the set of invalid tokens, and then settles their jobs.
+    func writeInvalidTokens() {
+        guard !awaitingTokens.isEmpty, writingTokens.isEmpty, lane.now >= tokensNotBefore else { return }
+        var tokens: [InvalidToken] = []
+        let last = awaitingTokens.firstIndex { ended in
+            tokens += ended.tally.invalidTokens
+            return tokens.count >= Self.tokensBatch
+        }
+        let count = last.map { $0 + 1 } ?? awaitingTokens.count
+        writingTokens = Array(awaitingTokens.prefix(count))
+        awaitingTokens.removeFirst(count)
+        link.fleet.store.invalidTokens.mark(tokens) { [self] result in
+            let batch = writingTokens
+            writingTokens = []
+            switch result {
+            case .success:
+                for ended in batch {
+                    if ended.generation == queue.generation {
+                        write(ended)
+                    } else {
+                        lane.metrics.lostClaims += 1
+                    }
+                    flushIfFull()
+                }
+                link.refusals.recordAcceptance(.invalidTokens)
+                link.fleet.recordMarked()
+                writeInvalidTokens()
+                if lane.isDraining { lane.schedulePump() }
+            case .failure(let failure):
+                awaitingTokens = batch + awaitingTokens
+                guard failure.isAnswer else { return }
+                link.refusals.recordRefusal(.invalidTokens, failure)
+                tokensNotBefore = lane.now + lane.refusalPause
+            }
+        }
+    }
+
+    // MARK: History
+
+    /// Returns and resets the counts for the history.
+    private func takeCounts() -> MinuteCounts? {
+        countsReadAt = lane.now
+        guard let counts = lane.metrics.takeMinute(ofQueue: queue.id.index, apps: lane.apps.map(\.name))
+        else { return nil }
+        countsWrittenAt = lane.now
+        return counts
+    }
+
+    /// Writes the counts alone if there was no settlement to include them for some time.
+    func writeCountsIfDue() {
+        guard lane.now - countsReadAt >= Self.countsInterval * 2, settlement.isEmpty else { return }
+        writeCounts()
+    }
+
+    /// Writes the counts for the history without a settlement.
+    ///
+    /// They are written only once, because without a claim Redis could not detect a repetition. So they are lost if their connection is
+    /// lost. Counts that Redis has refused are written later.
+    func writeCounts() {
+        guard link.store.isReady, let counts = takeCounts() else { return }
+        var settlement = Settlement()
+        settlement.minute = counts
+        link.store.settle(settlement) { [self] result in
+            guard case .failure(.redis(let error)) = result, !error.mayHaveBeenExecuted else { return }
+            lane.metrics.minutes.putBack(counts, queue: queue.id.index)
+        }
     }
 }

@@ -6,10 +6,11 @@ import PushQueue
 /// Writes the log lines about notifications: at the level debug one line for each, otherwise rare lines about dead and cancelled ones.
 struct NotificationLog {
     private let lane: LaneContext
+    private let queue: QueueContext
     private(set) var logsEach: Bool
 
-    init(_ lane: LaneContext) {
-        self.lane = lane
+    init(_ lane: LaneContext, _ queue: QueueContext) {
+        (self.lane, self.queue) = (lane, queue)
         logsEach = lane.logger.logLevel <= .debug
     }
 
@@ -18,7 +19,7 @@ struct NotificationLog {
 
     /// Logs the end of a notification, or its postponement.
     func write(
-        _ result: NotificationResult, _ queue: QueueContext, outcome: String? = nil, more: Logger.Metadata = [:]
+        _ result: NotificationResult, outcome: String? = nil, more: Logger.Metadata = [:]
     ) {
         let outcome = outcome ?? result.outcome.rawValue
         var metadata: Logger.Metadata = [
@@ -40,8 +41,7 @@ struct NotificationLog {
     /// Logs the first dead letter of each reason, and then at most one line per minute, so that a million bad jobs do
     /// not produce a million lines.
     func writeDeadLetters(
-        _ count: Int, _ reason: Reason, cause: Reason?, _ job: Job?, token: ByteBuffer?, app: String?,
-        _ queue: QueueContext
+        _ count: Int, _ reason: Reason, cause: Reason?, _ job: Job?, token: ByteBuffer?, app: String?
     ) {
         let code = reason.code.text
         let detail = cause?.code.text ?? reason.detail
@@ -56,7 +56,7 @@ struct NotificationLog {
     }
 
     /// Logs the first cancelled notification of each command, and then at most one line per minute.
-    func writeCancelled(_ count: Int, _ target: JobCommands.Target, _ queue: QueueContext) {
+    func writeCancelled(_ count: Int, _ target: JobCommands.Target) {
         lane.logThrottled(
             .notice, "cancelled", "dropped notifications that an operator cancelled: \(target)",
             kind: "cancelled \(queue.name) \(target)", count: count, metadata: ["queue": "\(queue.name)"])

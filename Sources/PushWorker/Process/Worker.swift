@@ -95,10 +95,10 @@ package final class Worker: Service, LoopBound {
     package func run() async throws {
         for lane in lanes {
             let others = lanes.filter { $0 !== lane }
-            lane.callbacks.command = { [weak self] command in self?.apply(command) }
-            lane.callbacks.backlog = { queue in others.forEach { $0.wake(queue) } }
-            if let polling = others.first(where: \.polls) {
-                lane.callbacks.due = { queue, time in polling.wake(queue, at: time) }
+            lane.context.callbacks.command = { [weak self] command in self?.apply(command) }
+            lane.context.callbacks.backlog = { queue in others.forEach { $0.wake(queue) } }
+            if let polling = others.first(where: \.context.polls) {
+                lane.context.callbacks.due = { queue, time in polling.wake(queue, at: time) }
             }
             try await lane.start()
         }

@@ -1,5 +1,3 @@
-import Logging
-import NIOCore
 import PushQueue
 
 /// Claims that Redis has for a lane, and that the lane does not know. No I/O.
@@ -42,68 +40,5 @@ struct ForgottenClaims {
         claims = claims.dropFirst(count)
         let mean = max(1, bytes / max(1, count))
         batch = max(1, min(Self.maximumBatch, 2 * batch, Self.maximumBytes / mean))
-    }
-}
-
-/// Lists a lane's claims in Redis, and reads the jobs of forgotten ones.
-final class ClaimRecovery {
-    private let link: QueueLink
-    private unowned let consumer: QueueConsumer
-    private var forgotten = ForgottenClaims()
-    private var isReading = false
-    private var checkedAt: NIODeadline
-
-    init(_ link: QueueLink, _ consumer: QueueConsumer) {
-        self.link = link
-        self.consumer = consumer
-        checkedAt = link.lane.now
-    }
-
-    var isEmpty: Bool { forgotten.isEmpty }
-
-    /// Discards the forgotten claims. They will be listed again, or belong to other lanes now.
-    func reset() { forgotten = ForgottenClaims() }
-
-    /// True if the claims must be listed again, because they were not for a third of a lease.
-    var isDue: Bool {
-        let interval = TimeAmount.milliseconds(Int64(link.queue.limits.lease) / 3)
-        return link.store.isReady && forgotten.isEmpty && !isReading && link.lane.now - checkedAt > interval
-    }
-
-    /// Lists the lane's claims. Redis answers this and the settlements in the order of their requests, so a claim whose settlement was sent
-    /// before is not mistaken for a forgotten one.
-    func check() {
-        checkedAt = link.lane.now
-        link.store.claims { [self, generation = link.queue.generation] result in
-            // Without an answer the connection was lost. The check is repeated when it is restored.
-            guard generation == link.queue.generation, link.lane.isWorking, case .success(let listed) = result else {
-                return
-            }
-            forgotten = consumer.forgotten(among: listed)
-            guard !forgotten.isEmpty else { return }
-            link.queue.logger.warning(
-                "Redis has lost settlements that it had confirmed; processing their jobs again",
-                metadata: ["event": "settlements_lost", "jobs": "\(forgotten.count)"])
-            read()
-        }
-    }
-
-    /// Reads as many jobs of forgotten claims as the lane has capacity for.
-    func read() {
-        guard !forgotten.isEmpty, !isReading, link.canAsk else { return }
-        let batch = forgotten.next(capacity: consumer.capacity)
-        guard !batch.isEmpty else { return }
-        isReading = true
-        link.store.bodies(of: batch) { [self, generation = link.queue.generation] result in
-            isReading = false
-            guard generation == link.queue.generation, link.lane.isWorking, case .success(let bodies) = result else {
-                return
-            }
-            forgotten.recordRead(batch.count, bytes: bodies.reduce(0) { $0 + ($1?.readableBytes ?? 0) })
-            for (claim, body) in zip(batch, bodies) {
-                if let body { consumer.accept(ClaimedJob(body: body, claim: claim, isRecovered: true)) }
-            }
-            link.lane.schedulePump()
-        }
     }
 }

@@ -1,4 +1,3 @@
-import Logging
 import NIOCore
 import PushQueue
 
@@ -103,56 +102,4 @@ struct Lease {
 
     /// The time when this lane may reclaim another lane's claims; `nil` unless that lane's lease has expired.
     func reclaimTime(of other: String) -> NIODeadline? { reclaimAfter[other] }
-}
-
-extension QueueLink {
-    /// Returns the claims of a lane with an expired lease to the queue.
-    /// - Parameter completion: called when jobs may have gone back.
-    func reclaim(_ expired: String, completion: @escaping () -> Void) {
-        store.reclaim(expired) { [self] result in
-            switch result {
-            case .success(let counts?):
-                logEvictions(counts.evicted)
-                lane.metrics[claimsOf: queue.id.index].reclaimed += counts.reclaimed
-                lane.metrics[claimsOf: queue.id.index].poisoned += counts.poisoned
-                queue.logger.warning(
-                    "reclaimed the jobs of a lane whose lease had expired",
-                    metadata: [
-                        "event": "jobs_reclaimed", "worker": "\(expired)", "jobs": "\(counts.reclaimed)",
-                        "poisoned": "\(counts.poisoned)",
-                    ])
-                if counts.left > 0, lane.isWorking { reclaim(expired, completion: completion) }
-                completion()
-            case .success(nil): break
-            case .failure(let failure): refusals.recordRefusal(.reclaims, failure)
-            }
-        }
-    }
-
-    /// Releases all claims, and ends the lease.
-    func release() -> EventLoopFuture<Void> {
-        let done = lane.eventLoop.makePromise(of: Void.self)
-        release(after: 0, done)
-        return done.futureResult
-    }
-
-    /// - Parameter released: the number of jobs that were released before.
-    private func release(after released: Int, _ done: EventLoopPromise<Void>) {
-        store.release(of: queue.configuration, endOf: lane.configuration.workerName) { [self] result in
-            switch result {
-            case .success(let answer) where answer.left > 0: return release(after: released + answer.released, done)
-            case .success(let answer):
-                let jobs = released + answer.released
-                if jobs > 0 {
-                    queue.logger.info(
-                        "released unsent jobs", metadata: ["event": "jobs_released", "jobs": "\(jobs)"])
-                }
-            case .failure(let failure):
-                queue.logger.warning(
-                    "could not release unsent jobs; another worker reclaims them when the lease ends: \(failure)",
-                    metadata: ["event": "release_failed"])
-            }
-            done.succeed(())
-        }
-    }
 }

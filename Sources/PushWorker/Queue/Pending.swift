@@ -2,24 +2,6 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// A step before a decoded job can be accepted.
-///
-/// Indirect, because nearly all jobs need none, and a `nil` should be small.
-indirect enum Prerequisite {
-    /// Redis must reserve its id, so that it is the only job with it.
-    case reservation(Reservation, of: UnsentJob)
-    /// It must be the newest job of its key.
-    case newest(NewestJob, of: UnsentJob)
-    /// It needs a turn within a rate.
-    case turn(TurnQuestion, of: UnsentJob)
-}
-
-/// A question to Redis: may a job be sent now within a rate?
-struct TurnQuestion {
-    let limit: SharedRates.Limit
-    let turn: SharedRates.Turn
-}
-
 /// Jobs that wait for answers to one kind of question, in the order of their claims. No I/O.
 struct Pending<Question> {
     struct Entry {
@@ -70,10 +52,8 @@ final class WaitingJobs {
     private let soon: SoonTask
     private let intake: Intake
 
-    init(_ link: QueueLink, _ ledger: Ledger, _ intake: Intake) {
-        self.link = link
-        self.ledger = ledger
-        self.intake = intake
+    init(_ ledger: Ledger, _ intake: Intake) {
+        (link, self.ledger, self.intake) = (ledger.link, ledger, intake)
         soon = SoonTask(link.lane.eventLoop)
     }
 
@@ -183,7 +163,7 @@ final class WaitingJobs {
         }
         let asked = AskedTurns(batch, calls: calls.count)
         for call in calls {
-            link.fleet.rates.take(call.entries.map { batch[$0].question.turn }, of: call.limit) {
+            link.fleet.store.rates.take(call.entries.map { batch[$0].question.turn }, of: call.limit) {
                 [self, generation = link.queue.generation] result in
                 let waits = link.value(of: result, to: .turns, of: generation) { asked.isRefused = true }
                 for (entry, wait) in zip(call.entries, waits ?? []) { asked.waits[entry] = wait }

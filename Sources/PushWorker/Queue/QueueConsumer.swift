@@ -9,16 +9,20 @@ import Redis
 /// Each queue has its own lease. In a Cluster each queue can be on another server, and an unreachable server must not delay the queues of
 /// others. Belongs to the lane's event loop.
 final class QueueConsumer {
-    private(set) lazy var outbox = Outbox(link, self)
+    let ledger: Ledger
     let link: QueueLink
     private let lane: LaneContext
     private let intake: Intake
-    private unowned let driver: Lane
-    private var window: ClaimWindow
     private var lease: Lease
     private var heartbeat = Heartbeat()
     private let waiting: WaitingJobs
-    private lazy var recovery = ClaimRecovery(link, self)
+    private var forgotten = ForgottenClaims()
+    /// True while jobs of forgotten claims are being read.
+    private var isReadingForgotten = false
+    /// The time of the last listing of the lane's claims.
+    private var listedAt: NIODeadline
+    /// The answer to the last claim, until the lane takes it.
+    private var answer: Answer?
     private var connectionError: RedisError?
     private(set) var hasBacklog = false
     private var isWaiting = false
@@ -28,6 +32,9 @@ final class QueueConsumer {
     private var lastTurn = 0
     /// True if the lane may ask for a lease.
     private var mayJoin = false
+
+    /// The number of jobs that a claim returned. `isDry`: true if no more jobs wait.
+    typealias Answer = (received: Int, isDry: Bool)
 
     private struct Heartbeat {
         var sentAt = NIODeadline.distantPast
@@ -42,15 +49,11 @@ final class QueueConsumer {
     /// The minimum interval between heartbeats.
     private static let heartbeatInterval = TimeAmount.milliseconds(WorkerReport.interval)
 
-    /// - Parameter driver: the lane, which outlives the consumer.
-    init(_ link: QueueLink, _ driver: Lane) {
-        self.link = link
-        self.driver = driver
-        lane = link.lane
-        intake = driver.intake
-        window = ClaimWindow(polls: driver.polls)
+    init(_ ledger: Ledger, _ intake: Intake) {
+        (self.ledger, link, lane, self.intake) = (ledger, ledger.link, ledger.link.lane, intake)
         lease = Lease(link.queue.limits)
-        waiting = WaitingJobs(link, driver.ledger, driver.intake)
+        waiting = WaitingJobs(ledger, intake)
+        listedAt = lane.now
     }
 
     var queue: QueueContext { link.queue }
@@ -59,39 +62,19 @@ final class QueueConsumer {
     func redisChanged(_ state: RedisClient.State) {
         if case .disconnected(let error, _) = state { connectionError = error }
         guard case .ready = state else { return }
-        recovery.reset()
-        checkClaims()
-        outbox.writeUnconfirmed()
+        forgotten = ForgottenClaims()
+        listClaims()
+        ledger.writeUnconfirmed()
         waiting.ask()
-        window.wake()
+        link.window.wake()
         askForAdmission()
         lane.schedulePump()
     }
 
     /// Continues with the work that needs another server than the queue's.
     func otherRedisReady() {
-        outbox.writeInvalidTokens()
+        ledger.writeInvalidTokens()
         waiting.ask()
-    }
-
-    // MARK: Settlements
-
-    /// Records that invalid tokens were written to their set.
-    func markedInvalid() { driver.fleet.invalidTokenCount = max(1, driver.fleet.invalidTokenCount ?? 1) }
-
-    /// Records that a job was replaced by pieces. They are due for every lane.
-    func split() {
-        wake()
-        driver.callbacks.backlog(queue.id)
-    }
-
-    /// Records that a job was given back for workers of another configuration.
-    func gaveBack() { window.recordReturn(now: lane.now) }
-
-    /// Records that the guard of a campaign has paused it in this queue.
-    func stopped(_ campaign: StoppedCampaign) {
-        link.record(campaign)
-        for other in driver.consumers where other !== self { other.link.stop(campaign) }
     }
 
     // MARK: Claims
@@ -101,32 +84,41 @@ final class QueueConsumer {
     ///   - free: the number of further notifications that could be in flight.
     ///   - busy: the number of notifications in flight.
     ///   - turn: the lane's round.
-    func claim(free: Int, busy: Int, turn: Int) {
+    ///   - report: makes the lane's heartbeat, if one is due.
+    func claim(free: Int, busy: Int, turn: Int, report: @autoclosure () -> WorkerHeartbeat) {
         lastTurn = turn
-        guard canClaim, let claim = window.next(free: free, busy: busy, now: lane.now) else { return }
+        guard canClaim, let claim = link.window.next(free: free, busy: busy, now: lane.now) else { return }
         // Settlements are sent in the same write as the claim.
-        outbox.flush()
-        send(claim)
+        ledger.flush()
+        send(claim, report())
     }
 
     /// Repeats an unanswered claim that may have claimed jobs. For a quiet lane, which makes no other claims.
-    func repeatClaim() {
-        guard canClaim, window.isInDoubt, let claim = window.next(free: 1, busy: 0, now: lane.now) else { return }
-        send(claim)
+    func repeatClaim(report: @autoclosure () -> WorkerHeartbeat) {
+        guard canClaim, link.window.isInDoubt, let claim = link.window.next(free: 1, busy: 0, now: lane.now) else {
+            return
+        }
+        send(claim, report())
+    }
+
+    /// Returns the answer to the last claim once.
+    func takeAnswer() -> Answer? {
+        defer { answer = nil }
+        return answer
     }
 
     /// True if a claim could be made, given capacity for its jobs.
-    private var canClaim: Bool { !window.isAsking && store.isReady && !outbox.isFull && isAdmitted }
+    private var canClaim: Bool { !link.window.isAsking && store.isReady && !ledger.isFull && isAdmitted }
 
     /// True if the lane has a lease, or may ask for one.
-    private var isAdmitted: Bool { window.hasJoined || mayJoin }
+    private var isAdmitted: Bool { link.window.hasJoined || mayJoin }
 
     /// Finds out if the lane may ask for a lease. An operator who changes the number of shards of the invalid tokens makes sure that no
     /// lane has a lease. Until that is done lanes ask for none, because they could look up no tokens. If the number can't be read, they
     /// ask: others also keep working without the shared state.
     private func askForAdmission() {
         guard !isAdmitted, store.isReady else { return }
-        link.fleet.invalidTokens.countIfUndivided { [self] result in
+        link.fleet.store.invalidTokens.countIfUndivided { [self] result in
             if case .failure(let failure) = result, case .resharding = failure {
                 return link.refusals.recordRefusal(.invalidTokens, failure)
             }
@@ -138,33 +130,34 @@ final class QueueConsumer {
 
     /// True while the consumer waits for nothing but jobs.
     var isAtRest: Bool {
-        store.isReady && !heartbeat.isUrgent && outbox.isEmpty && recovery.isEmpty && waiting.isEmpty
+        store.isReady && !heartbeat.isUrgent && ledger.isEmpty && forgotten.isEmpty && waiting.isEmpty
     }
 
     /// The earliest time of the next claim.
     var nextClaim: NIODeadline {
-        if window.isAsking { return .distantFuture }
-        return lane.isQuiet && !window.isInDoubt ? .distantFuture : window.nextClaim
+        if link.window.isAsking { return .distantFuture }
+        return lane.isQuiet && !link.window.isInDoubt ? .distantFuture : link.window.nextClaim
     }
 
     /// The number of jobs that are on their way to the lane.
-    var expected: Int { window.reserved(now: lane.now) + waiting.count }
+    var expected: Int { link.window.reserved(now: lane.now) + waiting.count }
 
     /// Returns the queue's availability for the schedule.
     /// - Parameter turn: the lane's round. Each queue has at most one turn in it.
     func availability(turn: Int) -> QueueSchedule.Availability {
-        if window.reserved(now: lane.now) > 0 { return .asked }
+        if link.window.reserved(now: lane.now) > 0 { return .asked }
         return canClaim && lastTurn != turn ? .ready : .unavailable
     }
 
-    private func send(_ claim: ClaimWindow.Claim) {
+    private func send(_ claim: ClaimWindow.Claim, _ report: @autoclosure () -> WorkerHeartbeat) {
         mayJoin = false
         lease.recordRequest(count: claim.count, now: lane.now)
         let generation = queue.generation
         let configuration = if case .running = lane.state { queue.configuration } else { ConfigurationDigest?.none }
         let request = ClaimRequest(
             count: claim.count, first: claim.first, join: claim.join, knownCommands: queue.commands.version,
-            configuration: configuration, sort: lane.now < queue.sortsUntil, heartbeat: nextHeartbeat())
+            configuration: configuration, sort: lane.now < queue.sortsUntil, heartbeat: isHeartbeatDue ? report() : nil)
+        if request.heartbeat != nil { heartbeat = Heartbeat(sentAt: lane.now) }
         store.claim(request) { [self] result in
             guard generation == queue.generation, !lane.isStopped else { return }
             switch result {
@@ -178,7 +171,7 @@ final class QueueConsumer {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
         link.refusals.recordAcceptance(.claims)
-        if let command = claimed.command { driver.callbacks.command(command) }
+        if let command = claimed.command { lane.callbacks.command(command) }
         if let commands = claimed.commands {
             queue.commands = commands
             heartbeat.isUrgent = true
@@ -192,10 +185,12 @@ final class QueueConsumer {
         }
         let count = claimed.bodies.count
         if count > 0 { queue.otherConfigurations = claimed.otherConfigurations }
-        hasBacklog = window.recordAnswer(
+        hasBacklog = link.window.recordAnswer(
             received: count, isPaused: claimed.isPaused, nextDue: claimed.nextDue,
             isWatched: store.canWait && link.refusals[.waits] == nil, now: lane.now)
-        if claim.count > 0 { driver.claimed(count, from: queue, isDry: !hasBacklog) }
+        if claim.count > 0 { answer = (count, !hasBacklog) }
+        // Before the jobs are accepted, so that they follow the fleet's state. A lane without work does not need it.
+        if count > 0, lane.isWorking { intake.readFleetState() }
         // If a drain began while the claim was in flight, its jobs are released with the lane's other claims.
         guard lane.isWorking else { return lane.schedulePump() }
         lane.metrics[claimsOf: queue.id.index].claimed += count
@@ -208,20 +203,20 @@ final class QueueConsumer {
             link.refusals.recordAcceptance(.reclaims)
         }
         if hasBacklog {
-            driver.callbacks.backlog(queue.id)
+            lane.callbacks.backlog(queue.id)
         } else if claim.count > 0, !claimed.isPaused {
             waitForJob()
-            wakeWhenDue()
+            link.wakeWhenDue()
         }
         queue.handsBack = claimed.handsBack
         if queue.handsBack { for sender in intake.senders { sender.handBack(jobsOf: queue) } }
-        driver.pump()
+        lane.pump()
     }
 
     private func failed(_ failure: QueueFailure) {
         if case .redis(let error) = failure, !error.isAnswer {
-            window.recordFailure(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
-            guard let (claim, times) = window.lost else { return }
+            link.window.recordFailure(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
+            guard let (claim, times) = link.window.lost else { return }
             lane.logThrottled(
                 .warning, "claim_answers_lost",
                 "the connection to Redis was lost \(times) times during the answer to the same claim; asking for at most "
@@ -230,7 +225,7 @@ final class QueueConsumer {
                 kind: "answers \(queue.name)", logger: queue.logger)
         } else {
             // Read-only, loading, out of memory: the server is reachable and will recover.
-            window.recordRefusal(now: lane.now, pause: lane.refusalPause)
+            link.window.recordRefusal(now: lane.now, pause: lane.refusalPause)
             link.refusals.recordRefusal(.claims, failure)
             // Only a claim with a heartbeat finds out if all keys have the right types again.
             heartbeat.isUrgent = true
@@ -238,7 +233,7 @@ final class QueueConsumer {
     }
 
     /// Records that the process did not run for some time.
-    func stoodStill(for time: TimeAmount, now: NIODeadline) { window.recordStandstill(of: time, now: now) }
+    func stoodStill(for time: TimeAmount, now: NIODeadline) { link.window.recordStandstill(of: time, now: now) }
 
     func accept(_ claimed: ClaimedJob) {
         if let first = intake.accept(claimed, from: queue) { waiting.append(first) }
@@ -249,37 +244,60 @@ final class QueueConsumer {
         guard lease.recordExpired(expired, delay: .milliseconds(lane.random(in: 0...1000)), now: lane.now) else {
             guard let time = lease.reclaimTime(of: expired) else { return }
             heartbeat.mustBeAt = time
-            return wake(at: time)
+            return link.wake(at: time)
         }
-        link.reclaim(expired) { [self] in
-            window.wake()
-            lane.schedulePump()
-        }
+        reclaim(expired)
     }
 
     // MARK: Forgotten claims
 
-    /// Looks for forgotten claims (see ``ForgottenClaims``). Called when Redis is reachable again, and at intervals.
-    private func checkClaims() { if window.hasJoined { recovery.check() } }
+    /// Lists the lane's claims if forgotten ones (see ``ForgottenClaims``) would not be noticed otherwise. Called at intervals.
+    func listClaimsIfDue() {
+        guard !lease.holdsNothing, store.isReady, forgotten.isEmpty, !isReadingForgotten,
+            lane.now - listedAt > .milliseconds(Int64(queue.limits.lease) / 3)
+        else { return }
+        listClaims()
+    }
 
-    func checkClaimsIfDue() { if !lease.holdsNothing, recovery.isDue { checkClaims() } }
+    /// Lists the lane's claims. Redis answers this and the settlements in the order of their requests, so a claim whose settlement was sent
+    /// before is not mistaken for a forgotten one.
+    private func listClaims() {
+        guard link.window.hasJoined else { return }
+        listedAt = lane.now
+        store.claims { [self, generation = queue.generation] result in
+            // Without an answer the connection was lost. The listing is repeated when it is restored.
+            guard generation == queue.generation, lane.isWorking, case .success(let listed) = result else { return }
+            forgotten = ForgottenClaims(listed: listed, window: link.window, forEachKnown: forEachClaim)
+            guard !forgotten.isEmpty else { return }
+            link.window.recordAdopted(forgotten.largestNumber)
+            queue.logger.warning(
+                "Redis has lost settlements that it had confirmed; processing their jobs again",
+                metadata: ["event": "settlements_lost", "jobs": "\(forgotten.count)"])
+            lane.schedulePump()
+        }
+    }
 
     /// Reads as many jobs of forgotten claims as the lane has capacity for.
-    func recoverClaims() { recovery.read() }
-
-    /// The number of further jobs that the lane could accept.
-    var capacity: Int { driver.capacity }
-
-    /// Returns the forgotten claims among those that Redis lists.
-    func forgotten(among listed: [ClaimID]) -> ForgottenClaims {
-        let forgotten = ForgottenClaims(listed: listed, window: window, forEachKnown: forEachClaim)
-        if !forgotten.isEmpty { window.recordAdopted(forgotten.largestNumber) }
-        return forgotten
+    /// - Parameter capacity: the number of further notifications that the lane could accept.
+    func readForgotten(capacity: @autoclosure () -> Int) {
+        guard !forgotten.isEmpty, !isReadingForgotten, link.canAsk else { return }
+        let batch = forgotten.next(capacity: capacity())
+        guard !batch.isEmpty else { return }
+        isReadingForgotten = true
+        store.bodies(of: batch) { [self, generation = queue.generation] result in
+            isReadingForgotten = false
+            guard generation == queue.generation, lane.isWorking, case .success(let bodies) = result else { return }
+            forgotten.recordRead(batch.count, bytes: bodies.reduce(0) { $0 + ($1?.readableBytes ?? 0) })
+            for (claim, body) in zip(batch, bodies) {
+                if let body { accept(ClaimedJob(body: body, claim: claim, isRecovered: true)) }
+            }
+            lane.schedulePump()
+        }
     }
 
     /// Calls the function with each claim that the lane works on, or has settled without a confirmation.
     private func forEachClaim(_ body: (ClaimID) -> Void) {
-        outbox.forEachClaim(body)
+        ledger.forEachClaim(body)
         waiting.forEachClaim(body)
         // Empty entries have no claim.
         lane.jobs.forEach { job in
@@ -287,31 +305,15 @@ final class QueueConsumer {
         }
     }
 
-    // MARK: Waking
-
-    func wake() { window.wake() }
-
-    /// Schedules a claim for the due time of a retry, on this lane or on the worker's polling lane.
-    func wake(at time: NIODeadline) {
-        guard window.polls else { return driver.callbacks.due(queue.id, time) }
-        window.wake(at: time)
-        wakeWhenDue()
-    }
-
-    /// Schedules the next claim if it is due before the lane's next tick.
-    private func wakeWhenDue() {
-        let due = window.nextClaim
-        guard due - lane.now < .seconds(1) else { return }
-        lane.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [self] in lane.schedulePump() }
-    }
+    // MARK: Waiting
 
     /// Wakes the other lanes if a poll is due that this lane can't make because it is full or disconnected.
     func delegatePollIfDue() {
-        guard window.cannotPoll(now: lane.now), lane.now - delegatedAt >= ClaimWindow.unwatchedPoll else {
+        guard link.window.cannotPoll(now: lane.now), lane.now - delegatedAt >= ClaimWindow.unwatchedPoll else {
             return
         }
         delegatedAt = lane.now
-        driver.callbacks.backlog(queue.id)
+        lane.callbacks.backlog(queue.id)
     }
 
     /// Waits for a job, so that the server notifies this process as soon as there is one.
@@ -324,17 +326,17 @@ final class QueueConsumer {
             case .success(let hasCome):
                 link.refusals.recordAcceptance(.waits)
                 if hasCome {
-                    window.wake()
-                } else if window.nextClaim > lane.now {
+                    link.window.wake()
+                } else if link.window.nextClaim > lane.now {
                     // The next poll is a claim, which costs more than another wait.
                     waitForJob()
                 }
             case .failure(.redis(.server(let error))) where error.prefix == "UNBLOCKED":
-                window.wake()  // The server became a replica; the next answer will report it.
+                link.window.wake()  // The server became a replica; the next answer will report it.
             case .failure(let failure):
                 // Without a wait the list is polled more often.
                 link.refusals.recordRefusal(.waits, failure)
-                window.wake(at: lane.now + ClaimWindow.unwatchedPoll)
+                link.window.wake(at: lane.now + ClaimWindow.unwatchedPoll)
             }
             lane.schedulePump()
         }
@@ -343,31 +345,52 @@ final class QueueConsumer {
     // MARK: The lease
 
     /// Renews the lease without a claim, if that is due.
-    func renewLeaseIfDue() {
+    /// - Parameters:
+    ///   - isAtRest: true if the lane has neither jobs nor problems.
+    ///   - report: makes the lane's heartbeat, if one is due.
+    func renewLeaseIfDue(isAtRest: @autoclosure () -> Bool, report: @autoclosure () -> WorkerHeartbeat) {
         askForAdmission()
         let isDue = lease.isDue(
-            polls: window.polls, isQuiet: lane.isQuiet, hasJobs: lane.jobs.count > 0, isAtRest: driver.isIdle,
+            polls: link.window.polls, isQuiet: lane.isQuiet, hasJobs: lane.jobs.count > 0, isAtRest: isAtRest(),
             now: lane.now)
-        guard heartbeat.isUrgent || isDue, store.isReady, isAdmitted, let claim = window.renewal(now: lane.now) else {
+        guard heartbeat.isUrgent || isDue, store.isReady, isAdmitted, let claim = link.window.renewal(now: lane.now)
+        else {
             return
         }
-        send(claim)
+        send(claim, report())
     }
 
     /// The time of the last renewal; `nil` before the first one, and without claims that a lease protects.
-    var leaseRenewedAt: NIODeadline? { window.hasJoined && !lease.isIdle ? queue.answeredAt : nil }
+    var leaseRenewedAt: NIODeadline? { link.window.hasJoined && !lease.isIdle ? queue.answeredAt : nil }
 
     /// Makes the next claim or renewal carry a heartbeat, and makes it soon.
     func reportSoon() { heartbeat.isUrgent = true }
 
-    /// Returns the heartbeat for the current claim, if one is due.
-    private func nextHeartbeat() -> WorkerHeartbeat? {
-        guard
-            heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Self.heartbeatInterval
-                || lane.now >= heartbeat.mustBeAt
-        else { return nil }
-        heartbeat = Heartbeat(sentAt: lane.now)
-        return driver.observer.heartbeat(for: queue)
+    private var isHeartbeatDue: Bool {
+        heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Self.heartbeatInterval || lane.now >= heartbeat.mustBeAt
+    }
+
+    /// Returns the claims of a lane with an expired lease to the queue.
+    private func reclaim(_ expired: String) {
+        store.reclaim(expired) { [self] result in
+            switch result {
+            case .success(let counts?):
+                link.logEvictions(counts.evicted)
+                lane.metrics[claimsOf: queue.id.index].reclaimed += counts.reclaimed
+                lane.metrics[claimsOf: queue.id.index].poisoned += counts.poisoned
+                queue.logger.warning(
+                    "reclaimed the jobs of a lane whose lease had expired",
+                    metadata: [
+                        "event": "jobs_reclaimed", "worker": "\(expired)", "jobs": "\(counts.reclaimed)",
+                        "poisoned": "\(counts.poisoned)",
+                    ])
+                if counts.left > 0, lane.isWorking { reclaim(expired) }
+                link.window.wake()
+                lane.schedulePump()
+            case .success(nil): break
+            case .failure(let failure): link.refusals.recordRefusal(.reclaims, failure)
+            }
+        }
     }
 
     /// Continues under another name, because the lease has ended while this process did not run. Other lanes have the claims now, so this
@@ -378,14 +401,14 @@ final class QueueConsumer {
             metadata: ["event": "lease_lost", "worker": "\(queue.holder)"])
         queue.rejoin()
         store.use(worker: queue.holder)
-        window.recordLostLease()
+        link.window.recordLostLease()
         lease.recordLoss()
         heartbeat.isUrgent = true
-        lane.metrics.lostClaims += outbox.forget() + waiting.forget()
+        lane.metrics.lostClaims += ledger.forget() + waiting.forget()
         for request in [QueueLink.Request.settlements, .reservations, .newest, .turns] {
             link.refusals.recordAcceptance(request)
         }
-        recovery.reset()
+        forgotten = ForgottenClaims()
         mayJoin = false
         askForAdmission()
         lane.schedulePump()
@@ -404,14 +427,37 @@ final class QueueConsumer {
     /// The jobs of unconfirmed settlements may have been sent. If they were released, they would be sent again without being counted as
     /// possible duplicates. So another worker has to reclaim them.
     func release() -> EventLoopFuture<Void> {
-        outbox.writeCounts()
-        guard outbox.isEmpty else {
+        ledger.writeCounts()
+        guard ledger.isEmpty else {
             queue.logger.warning(
                 "Redis has not confirmed all settlements; another worker reclaims the jobs when the lease ends",
-                metadata: ["event": "release_skipped", "jobs": "\(outbox.count)"])
+                metadata: ["event": "release_skipped", "jobs": "\(ledger.count)"])
             return lane.eventLoop.makeSucceededVoidFuture()
         }
-        return link.release()
+        let done = lane.eventLoop.makePromise(of: Void.self)
+        release(after: 0, done)
+        return done.futureResult
+    }
+
+    /// Releases all claims, and ends the lease.
+    /// - Parameter released: the number of jobs that were released before.
+    private func release(after released: Int, _ done: EventLoopPromise<Void>) {
+        store.release(of: queue.configuration, endOf: lane.configuration.workerName) { [self] result in
+            switch result {
+            case .success(let answer) where answer.left > 0: return release(after: released + answer.released, done)
+            case .success(let answer):
+                let jobs = released + answer.released
+                if jobs > 0 {
+                    queue.logger.info(
+                        "released unsent jobs", metadata: ["event": "jobs_released", "jobs": "\(jobs)"])
+                }
+            case .failure(let failure):
+                queue.logger.warning(
+                    "could not release unsent jobs; another worker reclaims them when the lease ends: \(failure)",
+                    metadata: ["event": "release_failed"])
+            }
+            done.succeed(())
+        }
     }
 
     // MARK: Problems
@@ -422,7 +468,7 @@ final class QueueConsumer {
             let reason = connectionError.map { ": \($0.headline)" } ?? ""
             return .init(.redisUnavailable, "Redis cannot be reached for the queue \(queue.name)\(reason)")
         }
-        if window.isOverdue(now: lane.now) {
+        if link.window.isOverdue(now: lane.now) {
             return .init(.redisUnavailable, "Redis does not answer for the queue \(queue.name)")
         }
         // Without a wait the lane only polls more often.
@@ -432,6 +478,6 @@ final class QueueConsumer {
 
     /// The problem that the lane has no lease yet, if so. A lane that can't send does not ask for one.
     var lackOfLease: WorkerReport.Obstacle? {
-        window.hasJoined ? nil : .init(.noLease, "the worker has no lease for the queue \(queue.name) yet")
+        link.window.hasJoined ? nil : .init(.noLease, "the worker has no lease for the queue \(queue.name) yet")
     }
 }

@@ -17,14 +17,16 @@ final class QueueLink {
     let lane: LaneContext
     let queue: QueueContext
     let store: any QueueStore
-    let fleet: FleetStore
+    let fleet: Fleet
     let refusals: Refusals<Request>
+    var window: ClaimWindow
 
-    init(_ queue: QueueContext, store: any QueueStore, fleet: FleetStore, lane: LaneContext) {
+    init(_ queue: QueueContext, store: any QueueStore, fleet: Fleet, lane: LaneContext) {
         self.lane = lane
         self.queue = queue
         self.store = store
         self.fleet = fleet
+        window = ClaimWindow(polls: lane.polls)
         refusals = Refusals(lane, queue: queue.name, logger: queue.logger) { [name = queue.name] request in
             request == .invalidTokens ? request.rawValue : "\(request.rawValue) of the queue \(name)"
         }
@@ -80,6 +82,22 @@ final class QueueLink {
             metadata: ["reason": "\(reason.code.text)", "queue": "\(queue.name)", "app": "\(exhausted.app)"])
     }
 
+    // MARK: Waking
+
+    /// Schedules a claim for the due time of a retry, on this lane or on the worker's polling lane.
+    func wake(at time: NIODeadline) {
+        guard window.polls else { return lane.callbacks.due(queue.id, time) }
+        window.wake(at: time)
+        wakeWhenDue()
+    }
+
+    /// Schedules the next claim if it is due before the lane's next tick.
+    func wakeWhenDue() {
+        let due = window.nextClaim
+        guard due - lane.now < .seconds(1) else { return }
+        lane.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [self] in lane.schedulePump() }
+    }
+
     // MARK: Guards of campaigns
 
     /// Logs that the guard of a campaign has paused it in this queue, and writes an entry of the audit log.
@@ -89,7 +107,7 @@ final class QueueLink {
             metadata: [
                 "event": "campaign_stopped", "campaign": "\(stopped.campaign)", "reason": "\(stopped.reason)",
             ])
-        fleet.guardAudit.record(stopped) { [queue] result in
+        fleet.store.guardAudit.record(stopped) { [queue] result in
             guard case .failure(let failure) = result else { return }
             queue.logger.warning(
                 "the pause of a campaign is missing in the audit log",
@@ -108,31 +126,3 @@ final class QueueLink {
         }
     }
 }
-
-/// Receives the result of a request to Redis.
-typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
-/// The operations of a consumer on its queue in Redis; see ``QueueConnection``. All calls and completions are on the lane's event loop.
-protocol QueueStore: AnyObject {
-    var isReady: Bool { get }
-    var canWait: Bool { get }
-    var holdsInvalidTokens: Bool { get }
-
-    func use(worker: String)
-    func claim(_ request: ClaimRequest, completion: @escaping Completion<Claimed>)
-    func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
-    func newest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>)
-    func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
-    func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>)
-    func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)
-    func release(
-        of configuration: ConfigurationDigest, endOf process: String?,
-        completion: @escaping Completion<QueueConnection.Released>)
-    func claims(completion: @escaping Completion<[ClaimID]>)
-    func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>)
-    func gauges(completion: @escaping Completion<QueueGauges>)
-    func waitForJob(seconds: Int, completion: @escaping Completion<Bool>)
-    func stopWaiting()
-}
-
-extension QueueConnection: QueueStore {}

@@ -164,7 +164,7 @@ struct FanOutTests {
     }
 
     /// The maximum size of the results in a settlement: a nearly full batch, a part of a job, and the answers of a millisecond.
-    private static let maximumResults = 3 * Outbox.resultBytes
+    private static let maximumResults = 3 * Ledger.resultBytes
 
     @Test("Large results are written in portions, so that Redis is not busy for long")
     func portions() throws {

@@ -72,9 +72,9 @@ struct LaneMetricsTests {
         metrics.setClock(ofQueue: 1, ahead: 1_700_000_000_000)
         metrics.readTime(.uptimeNanoseconds(5_000_000_000))
         #expect(metrics.time() == 5_000_000)
-        metrics.submitted(queue: 1, since: 1_700_000_004_000)
-        metrics.submitted(queue: 1, since: 1_700_000_009_000)
-        metrics.submitted(queue: 1, since: -1)
+        metrics.recordFirstSubmission(queue: 1, since: 1_700_000_004_000)
+        metrics.recordFirstSubmission(queue: 1, since: 1_700_000_009_000)
+        metrics.recordFirstSubmission(queue: 1, since: -1)
         let (counts, sum) = metrics.queueTimes.row(1)
         #expect(sum == 1000 && counts.reduce(0, +) == 2)
         #expect(metrics.queueTimes.row(0).sum == 0)
@@ -87,7 +87,7 @@ struct LaneMetricsTests {
         let metrics = LaneMetrics(apps: 1, queues: 1, measuresTimes: true)
         metrics.readTime(.uptimeNanoseconds(0))
         metrics.setClock(ofQueue: 0, ahead: 1_700_000_000_000)
-        metrics.submitted(queue: 0, since: 0)
+        metrics.recordFirstSubmission(queue: 0, since: 0)
         #expect(metrics.queueTimes.row(0).sum == Int(UInt32.max))
     }
 }
