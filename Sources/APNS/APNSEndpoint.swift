@@ -93,7 +93,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 
-/// Apple's two services. Each knows different device tokens, and old certificates are valid for only one of them.
+/// Apple's two services. A device token is known to only one of them, and an old certificate is valid for only one of them.
 public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
     /// For apps that Xcode installed.
     case sandbox

@@ -68,8 +68,8 @@ public struct APNSID: Hashable, Sendable, CustomStringConvertible {
         target[23] = 0x2D
     }
 
-    /// Returns eight hex digits in the order in which they are stored. Computes all at once: digit by digit took 3 % of
-    /// the CPU time of a notification.
+    /// Returns eight hex digits in memory order. It computes all at once, because digit by digit took 3 % of the CPU time of a
+    /// notification.
     private static func digits(_ value: UInt32) -> UInt64 {
         var lanes = UInt64(value.byteSwapped)
         lanes = (lanes | lanes << 16) & 0x0000_FFFF_0000_FFFF

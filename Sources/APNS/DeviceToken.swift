@@ -30,7 +30,7 @@ public struct DeviceToken: Hashable, Sendable {
         case foreign(Service)
         case oddNumberOfDigits(Int)
         case tooLong(digits: Int)
-        /// White space divides it from another one.
+        /// The text has several tokens, divided by white space.
         case several
 
         /// The problem and its position; never the token itself.
@@ -49,8 +49,7 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// Characters that programs add to the hex digits when they print them. They are rejected instead of ignored,
-    /// because digits may be missing as well.
+    /// Characters that programs add to the hex digits when they print them. Such a text is rejected, because digits may be missing as well.
     public enum Decoration: String, Sendable {
         case separator = "a separator"
         case quote = "a quotation mark"
@@ -60,7 +59,7 @@ public struct DeviceToken: Hashable, Sendable {
         case dataDescription = "the description of a Data object, which does not contain the whole token,"
     }
 
-    /// Services and interfaces whose identifiers are taken for device tokens, and where to get these instead.
+    /// Services whose identifiers are mistaken for device tokens. The raw values also describe how to get the device token instead.
     public enum Service: String, Sendable, CaseIterable {
         case firebase = """
             a token of Firebase (FCM), which APNs does not accept; have the app send that of \
@@ -101,12 +100,10 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// Reads a token as people store it: white space is removed, and `<` and `>` around it, and digits are lower-cased. White space
-    /// that divides a whole token from anything else is an error. Base64 of 32 to
-    /// 1,024 bytes is accepted too, in either alphabet and with or without padding, if at least eight of its characters
-    /// are not hex digits; with fewer, it counts as a hex token with typing errors.
-    /// - Parameter text: the token's characters.
-    /// - Throws: ``Invalid`` if the result is not a device token.
+    /// Reads a token as people store it. White space, and `<` and `>` around the digits, are removed, and capital letters are accepted. If
+    /// white space divides a whole token from another text, that is an error. Base64 of 32 to 1,024 bytes is accepted too, in either
+    /// alphabet, with or without padding. At least eight of its characters must not be hex digits; otherwise it counts as a hex token with
+    /// typing errors.
     public init(_ text: ByteBuffer) throws(Invalid) {
         let isCanonical = text.withUnsafeReadableBytes { bytes in
             bytes.count > 0 && bytes.count <= Self.maximumDigits && bytes.count % 2 == 0 && Self.areHexDigits(bytes)
@@ -114,9 +111,6 @@ public struct DeviceToken: Hashable, Sendable {
         hex = isCanonical ? text : try Self.normalized(text)
     }
 
-    /// Reads a token from a `String`, by the same rules.
-    /// - Parameter text: the token's characters.
-    /// - Throws: ``Invalid`` if the result is not a device token.
     public init(_ text: String) throws(Invalid) {
         try self.init(ByteBuffer(string: text))
     }
@@ -134,7 +128,7 @@ public struct DeviceToken: Hashable, Sendable {
         let (a, six) = (SIMD16<UInt8>(repeating: 0x61), SIMD16<UInt8>(repeating: 6))
         let caseBit: UInt8 = capitals ? 0x20 : 0
         let caseBits = SIMD16<UInt8>(repeating: caseBit)
-        // One decision at the end.
+        // The result is collected without branches.
         var areDigits = SIMDMask<SIMD16<Int8>>(repeating: true)
         var offset = 0
         while offset &+ 16 <= bytes.count {
@@ -151,9 +145,9 @@ public struct DeviceToken: Hashable, Sendable {
         return true
     }
 
-    /// The least number of digits of a whole token of Apple's.
+    /// The minimum number of hex digits of a whole token from Apple: 32 bytes.
     public static let wholeDigits = 64
-    /// The number of characters that 32 bytes have in base64, without and with padding.
+    /// The number of base64 characters of 32 bytes, without and with padding.
     private static let wholeBase64 = 43...44
 
     private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || 0x09...0x0D ~= byte }
@@ -188,7 +182,7 @@ public struct DeviceToken: Hashable, Sendable {
         return digits
     }
 
-    /// True for the hex digits of bytes that are hex digits themselves.
+    /// Returns true if the decoded bytes are hex digits themselves, because someone encoded the digits in base64.
     private static func isTextOfDigits(_ hex: ByteBuffer) -> Bool {
         let digits = Array(hex.readableBytesView)
         return stride(from: 0, to: digits.count - 1, by: 2).allSatisfy { index in
@@ -212,8 +206,8 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// The number of non-hex characters that distinguishes base64 from hex digits with typing errors. Of 43 random
-    /// base64 characters, 28 are not hex digits.
+    /// The minimum number of non-hex characters in base64. A text with fewer is hex digits with typing errors. Of 43 random base64
+    /// characters, 28 are not hex digits.
     private static let foreignDigits = 8
 
     /// Returns the hex digits of a token in base64, in either alphabet.
@@ -247,7 +241,6 @@ public struct DeviceToken: Hashable, Sendable {
 extension DeviceToken {
     private static let digits = Array("0123456789abcdef".utf8)
 
-    /// Creates a token from its bytes.
     /// - Parameter bytes: 1 to 1,024 bytes.
     public init(bytes: ByteBuffer) {
         precondition((1...Self.maximumDigits / 2).contains(bytes.readableBytes))

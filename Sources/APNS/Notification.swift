@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// One notification for one device, or for all subscribers of a channel: it becomes one HTTP/2 request.
+/// One notification for one device, or for all subscribers of a channel. It becomes one HTTP/2 request.
 ///
 /// Texts are slices of the buffers they arrived in. The caller must have checked that `topic` and `collapseID` are
 /// printable ASCII, because they become header values unchanged.
@@ -10,8 +10,8 @@ public struct Notification: Sendable {
     public var deviceToken: DeviceToken
     /// The JSON object to deliver, sent byte for byte.
     public var payload: ByteBuffer
-    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. The header is not sent if this is empty,
-    /// nor for a broadcast.
+    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. The header is not sent if this is empty, and never for a
+    /// broadcast.
     public var topic: ByteBuffer
     /// `apns-push-type`.
     public var pushType: PushType

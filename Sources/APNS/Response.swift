@@ -6,25 +6,21 @@ public struct Response: Sendable, Equatable {
     public var reason: APNSReason?
     /// The `reason` as received, because Apple may add reasons after this version; `nil` if there was none.
     public var reasonText: String?
-    /// With 410: the time since which the token has not been valid, in milliseconds since 1970.
+    /// With 410: the time when the token became invalid, in milliseconds since 1970.
     public var timestamp: Int64?
     /// `Retry-After` in seconds.
     public var retryAfter: Int?
-    /// `apns-unique-id`, by which Apple's console finds the notification's delivery log; `nil` unless the transport
-    /// keeps it.
+    /// `apns-unique-id`, which finds the notification's delivery log in Apple's console; `nil` unless the transport keeps it.
     public var uniqueID: APNSID?
-    /// The sender of an answer with status 200, as far as it shows. APNs answers each request with its `apns-id`, and success without a
-    /// body.
+    /// The probable sender of an answer with status 200. APNs answers each request with its `apns-id`, and success without a body.
     public var origin = Origin.apns
-    /// The connection, if APNs accepts nothing more on it after this answer, so that it is retired; see
-    /// ``turnsAgainstConnection``.
+    /// The connection, if APNs accepts nothing more on it after this answer; see ``turnsAgainstConnection``. It is retired.
     public var connection: RefusedConnection?
 
-    /// A connection on which APNs accepts nothing more.
+    /// A connection that APNs accepts nothing more on.
     public struct RefusedConnection: Sendable, Equatable {
-        /// Its number.
         public var number: Int
-        /// The number of the newest connection at that time. Later ones have higher numbers.
+        /// The number of the newest connection when the answer arrived. Later connections have higher numbers.
         public var newest: Int
 
         public init(number: Int, newest: Int) {
@@ -35,9 +31,9 @@ public struct Response: Sendable, Equatable {
 
     public enum Origin: Sendable, Equatable {
         case apns
-        /// It has no `apns-id`, and no body: perhaps a proxy removed it.
+        /// The answer has no `apns-id` and no body. Perhaps a proxy removed the header.
         case unnamed
-        /// It has no `apns-id`, but a body.
+        /// The answer has no `apns-id`, but a body.
         case doubtful
     }
 
@@ -52,9 +48,9 @@ public struct Response: Sendable, Equatable {
         self.retryAfter = retryAfter
     }
 
-    /// True for answers after which APNs continues to refuse what is sent on that connection: `ExpiredProviderToken`
-    /// (observed, even after the token was renewed), `TooManyProviderTokenUpdates` (counted per connection) and
-    /// `UnrelatedKeyIdInToken` ("To use this token, open a new connection").
+    /// True if APNs refuses everything that is sent on this connection afterwards: `ExpiredProviderToken` (observed, even after the token
+    /// was renewed), `TooManyProviderTokenUpdates` (counted per connection) and `UnrelatedKeyIdInToken` ("To use this token, open a new
+    /// connection").
     public var turnsAgainstConnection: Bool {
         switch reason {
         case .expiredProviderToken, .unrelatedKeyIDInToken: status == 403
@@ -63,9 +59,8 @@ public struct Response: Sendable, Equatable {
         }
     }
 
-    /// Reads an error response's body. A body that is empty or not the JSON object that APNs documents gives a response
-    /// without a reason, never an error: proxies in between answer in HTML. Other text than a single word is not
-    /// accepted as a reason, because reasons become the names of counters.
+    /// Reads an error response's body. If it is empty or not the JSON object that APNs documents, the response has no reason: proxies
+    /// answer in HTML. A reason must be a single word, because reasons become the names of counters.
     public init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
         let parsed = body.flatMap(ResponseBody.init)
         self.init(
@@ -76,13 +71,13 @@ public struct Response: Sendable, Equatable {
 
 public enum RequestResult: Sendable, Equatable {
     case response(Response)
-    /// APNs has certainly not processed it: it can be resent at once, as if for the first time.
+    /// APNs has certainly not processed the request. It can be resent at once, as if for the first time.
     case notProcessed(RequestFailure)
-    /// It was written and never answered: APNs may have accepted it.
+    /// The request was written and never answered, so APNs may have accepted it.
     case uncertain(RequestFailure)
-    /// The server has accepted it, as far as that can be known: its protocol does not acknowledge what it accepts.
+    /// The server has probably accepted the request. Its protocol does not acknowledge.
     case confirmed
-    /// The server refused it with this status of its own protocol, which is not HTTP.
+    /// The server refused the request with this status of its own protocol, which is not HTTP.
     case refused(status: UInt8)
 }
 
@@ -90,26 +85,26 @@ public enum RequestResult: Sendable, Equatable {
 public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
     /// The server refused the stream before looking at it (REFUSED_STREAM).
     case refusedStream
-    /// The server was closing the connection, and the stream was above the last one that it processed.
+    /// The server was closing the connection, and does not process this stream.
     case goingAway(reason: String?)
     /// The server ended the stream with this HTTP/2 error code before answering.
     case reset(code: UInt32)
-    /// What the server sent on the stream breaks HTTP/2, so that none of it counts (RFC 9113 §8.1.1).
+    /// The answer breaks HTTP/2, so that none of it counts (RFC 9113 §8.1.1).
     case malformed
     /// No answer arrived before the request's deadline.
     case timedOut
     /// The connection was lost, and no other request was in flight.
     case connectionLost(String)
-    /// The connection was lost while several requests were in flight, each of which may be the cause.
+    /// The connection was lost while several requests were in flight. Each of them may be the cause.
     case lostWithOthers(String)
-    /// It was the first after idleness, and the connection had been forgotten on the way: the server did not answer a PING
-    /// that went with it.
+    /// The server did not answer a PING that went with this request, the first one after idleness. A router or firewall had forgotten the
+    /// connection.
     case stale(String)
     /// The connection was retired as unresponsive before the request could be written.
     case unresponsive
-    /// It was not sent, because it has exceeded its deadline on every connection with a free stream.
+    /// The request was not sent, because it has exceeded its deadline before on every connection with a free stream.
     case noOtherConnection
-    /// The server dropped it, because of an earlier one on the same connection.
+    /// The server dropped the request because of an earlier one on the same connection.
     case discarded
     /// The server accepts connections, and closes each at the first notification, without an answer.
     case hungUp

@@ -7,7 +7,7 @@ public protocol TransportDelegate: AnyObject {
     func transport(_ transport: any Transport, completed tag: UInt64, with result: RequestResult)
     /// Called when the capacity or the connections have changed.
     func transportChanged(_ transport: any Transport)
-    /// True if it uses the ``Response/uniqueID`` of responses. Asked several times per second.
+    /// True if ``Response/uniqueID`` is used. Read several times per second.
     var keepsUniqueIDs: Bool { get }
 }
 
@@ -24,8 +24,7 @@ public protocol Transport: AnyObject {
     var delegate: (any TransportDelegate)? { get set }
     /// Connections that accept notifications.
     var usableConnections: Int { get }
-    /// True if there is no connection, and none is being made, because nothing waits to be sent. Call
-    /// ``requestCapacity()`` for the first notification.
+    /// True if there is no connection because nothing waits to be sent. Call ``requestCapacity()`` for the first notification.
     var isDormant: Bool { get }
     var statistics: PoolStatistics { get }
     /// The error of the last connection that failed; `nil` once a connection has worked.
@@ -33,26 +32,25 @@ public protocol Transport: AnyObject {
     /// The number of connections that could not be made, or failed before an answer, by error code.
     var failureCounts: [String: Int] { get }
 
-    /// The time after which a notification counts as accepted if the protocol does not acknowledge it; zero if each is
-    /// answered.
+    /// If the protocol does not acknowledge notifications, they count as accepted after this time; zero if each is answered.
     var confirmationTime: TimeAmount { get }
 
     /// Returns the number of notifications that can be submitted now; zero without a connection.
-    /// - Parameter isolation: how they are kept apart from others, if the protocol needs that.
+    /// - Parameter isolation: if the protocol needs it, how they are kept apart from others.
     func capacity(in isolation: Isolation) -> Int
     /// Submits a notification.
     /// - Parameters:
     ///   - tag: returned with the result.
-    ///   - isolation: how it is kept apart from others, if the protocol needs that.
-    /// - Returns: `false` if the notification was not accepted: there is no capacity, or there was less than
-    ///   ``capacity(in:)``, because a connection has ended and its end is not yet reported.
+    ///   - isolation: if the protocol needs it, how the notification is kept apart from others.
+    /// - Returns: `false` if the notification was not accepted, because there is no capacity. That can happen even after ``capacity(in:)``
+    ///   returned some: a connection may have ended since.
     func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool
     func requestCapacity(in isolation: Isolation)
 
     /// Enforces deadlines, and closes and opens connections.
     func check(now: NIODeadline)
-    /// Moves all deadlines, because the process did not run for some time: what has arrived in the meantime is read
-    /// before anything is enforced. Call this before ``check(now:)``.
+    /// Moves all deadlines because the process did not run for some time, so that what has arrived is read first. Call this before
+    /// ``check(now:)``.
     func stoodStill(for time: TimeAmount, now: NIODeadline)
 
     /// Sets the provider token of further requests; `nil` for certificate credentials.
@@ -66,7 +64,7 @@ public protocol Transport: AnyObject {
     /// - Parameter reason: for the log.
     func retireConnections(reason: String)
 
-    /// Finds out the outcomes of what was submitted, and closes all connections.
+    /// Closes all connections when the outcomes of all submitted notifications are known.
     func close() -> EventLoopFuture<Void>
     /// Closes all connections at once; requests in flight complete as lost.
     func closeNow()
@@ -80,12 +78,11 @@ extension Transport {
 
 /// How far a notification is kept apart from others.
 ///
-/// One that makes the server, or a proxy on the way, cut the connection takes all others in flight with it. So all that
-/// were in flight when a connection was lost are sent again over other connections, on which a second loss concerns few.
+/// If a notification makes the server or a proxy cut the connection, all others in flight are lost with it. So those that were in flight
+/// are resent over other connections, where a second loss concerns few.
 public enum Isolation: Int, CaseIterable, Sendable {
-    /// Not at all.
     case shared
-    /// On a connection with a few others that were in flight when one was lost.
+    /// On a connection with a few others that were also in flight when a connection was lost.
     case withFew
     /// On a connection of its own.
     case alone
@@ -109,8 +106,7 @@ public struct PoolStatistics: Sendable, Equatable {
     public var streamLimit = 0
     /// Consecutive connections that could not be made, or failed before an answer.
     public var failures = 0
-    /// True if no request is answered, although connections can be made. False if the server never answers what it
-    /// accepts.
+    /// True if no request is answered, although connections can be made. False if the server's protocol never answers what it accepts.
     public var isUnanswered = false
 
     public init() {}

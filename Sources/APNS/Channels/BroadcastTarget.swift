@@ -33,9 +33,7 @@ public final class BroadcastTarget: Sendable {
         }
     }
 
-    /// - Parameters:
-    ///   - channelID: the channel's id.
-    ///   - topic: the app's bundle identifier, with or without the ending for Live Activities.
+    /// - Parameter topic: the app's bundle identifier, with or without the ending for Live Activities.
     public init(channelID: ByteBuffer, topic: ByteBuffer) throws(Invalid) {
         guard Self.isChannelID(channelID.readableBytesView) else { throw .channelID }
         do throws(BundleID.Invalid) {

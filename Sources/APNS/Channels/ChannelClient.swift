@@ -4,7 +4,8 @@ import Sockets
 
 /// Creates, reads, deletes and lists the broadcast channels of an app.
 ///
-/// Each request opens its own connection, because requests are rare.
+/// Each request opens its own connection, because requests are rare. It throws ``ChannelManagementError`` if the server refused it, and
+/// ``APNSConnectionError`` or `TLSError` if there was no answer.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 public struct ChannelClient: LoopBound {
@@ -18,9 +19,8 @@ public struct ChannelClient: LoopBound {
     private let wallClock: @Sendable () -> Int64
 
     /// - Parameters:
-    ///   - providerTokens: signing keys: the next one is tried when APNs refuses one. Empty if the credential is a
-    ///     certificate.
-    ///   - requestTimeout: the timeout of TLS, the request and the answer together.
+    ///   - providerTokens: one per signing key: the next key is tried if APNs refuses one. Empty if the credential is a certificate.
+    ///   - requestTimeout: for TLS, the request and the answer together.
     ///   - wallClock: returns the time in seconds since 1970.
     public init(
         bundleID: BundleID, _ dialer: Dialer, providerTokens: [ProviderTokenSource],
@@ -33,9 +33,7 @@ public struct ChannelClient: LoopBound {
         self.wallClock = wallClock
     }
 
-    /// Creates a channel.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer. The channel
-    ///   may exist even then; ``list()`` returns its ID.
+    /// If there was no answer, the channel may exist: ``list()`` then returns its ID.
     public func create(_ policy: MessageStoragePolicy) async throws -> BroadcastChannel {
         let response = try await ask(.create(policy), expecting: 200...201)
         guard let id = ChannelRequest.created(response) else {
@@ -44,8 +42,6 @@ public struct ChannelClient: LoopBound {
         return BroadcastChannel(id: id, storagePolicy: policy)
     }
 
-    /// Reads a channel's configuration.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
     public func read(id: String) async throws -> BroadcastChannel {
         try check(id)
         let response = try await ask(.read(id: id), expecting: 200...200)
@@ -56,14 +52,12 @@ public struct ChannelClient: LoopBound {
     }
 
     /// Deletes a channel. Devices that subscribe to it receive nothing more.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
     public func delete(id: String) async throws {
         try check(id)
         _ = try await ask(.delete(id: id), expecting: 200...204)
     }
 
-    /// Lists the IDs of all channels of the app.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` if there was no answer.
+    /// Returns the IDs of all channels of the app.
     public func list() async throws -> [String] {
         let response = try await ask(.list, expecting: 200...200)
         guard let channels = ChannelRequest.channels(response) else {

@@ -10,7 +10,6 @@ enum ChannelRequest: Equatable, Sendable {
     case delete(id: String)
     case list
 
-    /// Returns the HTTP request.
     /// - Parameter authorization: the header's value; `nil` if the credential is a certificate.
     func message(of app: BundleID, authority: String, authorization: String?) -> HTTP2Request {
         var request = HTTP2Request(method: method, authority: authority, path: path(of: app))
@@ -78,7 +77,7 @@ enum ChannelRequest: Equatable, Sendable {
     }
 }
 
-/// The policy by which APNs stores a channel's messages for offline devices.
+/// The number of messages that APNs stores in a channel for offline devices.
 ///
 /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
 public struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
@@ -99,7 +98,6 @@ public struct BroadcastChannel: Hashable, Sendable {
     /// The push type of its messages; `LiveActivity` is the only one.
     public var pushType: String
 
-    /// The only type of channel.
     public static let liveActivity = "LiveActivity"
 
     public init(id: String, storagePolicy: MessageStoragePolicy, pushType: String = Self.liveActivity) {

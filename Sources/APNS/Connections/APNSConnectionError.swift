@@ -22,7 +22,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case noHTTP2(APNSEndpoint, offered: String?)
     case unresponsive(APNSEndpoint, String)
     case protocolViolation(APNSEndpoint, String)
-    /// More was received than answers can account for.
+    /// The server sent too much that belongs to no answer.
     case flooded(APNSEndpoint, String)
     case closedByPeer(APNSEndpoint, whileConnecting: Bool, reason: String?)
     /// The server accepted the connection, and closed it without having answered any request.

@@ -3,10 +3,10 @@ import Sockets
 
 /// Decides when a pool opens and closes connections, without any I/O.
 public struct ConnectionPoolState {
-    /// A connection that had a request within this time counts as in use when its replacement is considered.
+    /// A connection that had a request within this time counts as in use: it gets a replacement.
     static let inUse = TimeAmount.seconds(10)
-    /// The minimum time between two recyclings, which retire connections for their answers; grows up to
-    /// the longest. Without it, a server that answers everything with 500 would cost one handshake per five requests.
+    /// The minimum time between two recyclings. A recycling retires a connection because of its answers. Without this time, a server that
+    /// answers everything with 500 would cost one handshake per five requests.
     static let recyclingPauses = Backoff(first: .seconds(1), longest: .minutes(1), least: 1)
 
     var configuration: PoolConfiguration
@@ -36,7 +36,7 @@ public struct ConnectionPoolState {
         configuration.minimumConnections == 0 && usable == 0 && connecting == 0 && failures == 0 && !isClosing
     }
 
-    /// Connections that exist or are being made, without those that are being replaced.
+    /// Connections that exist or are being made, except those that are being replaced.
     private var existing: Int { connecting + usable - outgoing }
 
     var canGrow: Bool { existing < configuration.maximumConnections }
@@ -48,8 +48,8 @@ public struct ConnectionPoolState {
     public mutating func connectionsToOpen(now: NIODeadline) -> Int {
         defer { isWanted = false }
         guard !isClosing, now >= notBefore else { return 0 }
-        // After a failure one connection is made even if the minimum is 0: without one nothing is claimed, so nothing
-        // would request it.
+        // After a failure, one connection is made even if the minimum is 0. A lane without a connection claims no jobs, so no job would
+        // request one.
         let minimum = outgoing > 0 ? wanted : max(configuration.minimumConnections, failures > 0 ? 1 : 0)
         var count = max(0, minimum - existing)
         // One at a time beyond the minimum: a burst should not open them all before the first has shown its capacity.
@@ -79,18 +79,17 @@ public struct ConnectionPoolState {
 
     /// Records that usable connections should be replaced.
     /// - Parameters:
-    ///   - count: how many more.
-    ///   - inUse: how many of all usable connections were in use recently.
+    ///   - count: the number of connections to replace, in addition to those that are already being replaced.
+    ///   - inUse: the number of usable connections that were in use recently.
     mutating func replace(_ count: Int, inUse: Int) {
         let wanted = min(max(configuration.minimumConnections, inUse), configuration.maximumConnections)
         self.wanted = outgoing > 0 ? max(self.wanted, wanted) : wanted
         outgoing += count
     }
 
-    /// Returns how many outgoing connections are no longer needed: one for each replacement that is ready, and those
-    /// that need no replacement. Limits them to the maximum, however often all connections are replaced.
-    /// - Parameter ready: the number of usable connections, except outgoing ones, that have received the server's
-    ///   SETTINGS.
+    /// Returns the number of outgoing connections that are no longer needed: one for each replacement that is ready, and those that need no
+    /// replacement. At most the maximum of connections stays outgoing, even if all are replaced repeatedly.
+    /// - Parameter ready: the number of usable connections that are not outgoing.
     func outgoingToRetire(ready: Int) -> Int {
         max(0, outgoing - configuration.maximumConnections, min(outgoing, ready + outgoing - wanted))
     }
@@ -104,7 +103,7 @@ public struct ConnectionPoolState {
     mutating func recycle(now: NIODeadline) -> Bool {
         let (pauses, since) = (Self.recyclingPauses, now - lastRecycling)
         if recyclings > 0, since < pauses.limit(failures: recyclings) { return false }
-        // A recycling long ago belongs to another incident.
+        // A recycling that was long ago belongs to another incident.
         recyclings = recyclings > 0 && since < pauses.longest + pauses.longest ? recyclings + 1 : 1
         lastRecycling = now
         return true

@@ -3,7 +3,7 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// The set-up of TCP, the proxy's tunnel and TLS, for any protocol on top of them.
+/// Sets up TCP, the proxy's tunnel and TLS, for any protocol on top of them.
 public struct Dialer: Sendable {
     public var endpoint: APNSEndpoint
     /// Trust, and the client certificate if that is the credential.
@@ -12,7 +12,7 @@ public struct Dialer: Sendable {
     public var proxy: HTTPProxy?
     /// The timeout of each step: TCP, the proxy's answer, and TLS.
     public var connectTimeout = TimeAmount.seconds(10)
-    /// Resolves host names, for each connection again; `nil` uses the system's resolver.
+    /// Resolves host names again for each connection. `nil` for the system's resolver.
     var resolver: (any Resolver & Sendable)?
 
     public init(endpoint: APNSEndpoint, tls: TLSContext, proxy: HTTPProxy? = nil) {

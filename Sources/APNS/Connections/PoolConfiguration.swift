@@ -11,13 +11,13 @@ public struct PoolConfiguration: Sendable {
     public var minimumConnections = 1
     /// Maximum connections. While some are being replaced, there can be up to twice as many.
     public var maximumConnections = 4
-    /// The idle time after which a connection beyond the minimum is closed.
+    /// A connection beyond the minimum is closed when it has been idle for this time.
     public var idleTimeout = TimeAmount.minutes(5)
-    /// The age at which a connection is replaced, less up to a tenth, so that a fleet does not reconnect all at once;
-    /// `nil` for never.
+    /// The maximum age of a connection; `nil` for no limit. It is replaced up to a tenth earlier, so that a fleet does not reconnect all at
+    /// once.
     public var maximumAge: TimeAmount?
-    /// The pauses after failed attempts. They are never skipped: a server that accepts and closes would sometimes be
-    /// tried again at once.
+    /// The pauses after failed attempts. Each lasts at least a tenth of its limit: otherwise a server that accepts and closes would
+    /// sometimes be tried again at once.
     public var reconnect = Backoff(first: .milliseconds(250), longest: .seconds(30), least: 0.1)
 
     public init(endpoint: APNSEndpoint, tls: TLSContext) { dialer = Dialer(endpoint: endpoint, tls: tls) }
@@ -27,7 +27,6 @@ public struct PoolConfiguration: Sendable {
         set { dialer[keyPath: path] = newValue }
     }
 
-    /// Returns the age at which a connection is replaced.
     /// - Parameter jitter: from 0 to 1, evenly distributed.
     public func age(jitter: Double) -> TimeAmount? {
         maximumAge.map { .nanoseconds(Int64(Double($0.nanoseconds) * (1 - jitter / 10))) }
@@ -38,7 +37,7 @@ public struct PoolConfiguration: Sendable {
         var own = self
         own.minimumConnections = 0
         own.maximumConnections = min(maximumConnections, 4)
-        // A short pause, because each connection may meet another such notification.
+        // The pauses are short, because each new connection may be lost to another isolated notification.
         own.reconnect.longest = max(reconnect.first, .seconds(1))
         return own
     }

@@ -11,17 +11,18 @@ public protocol PooledConnection: AnyObject {
     var isConnecting: Bool { get }
     /// True if it accepts notifications.
     var isUsable: Bool { get }
-    /// True if it finishes what is in flight and closes.
+    /// True if it accepts no more notifications, and closes when those in flight are finished.
     var isDraining: Bool { get }
     /// The number of notifications in flight, and their maximum.
     var load: (inFlight: Int, limit: Int) { get }
-    /// The last time at which a notification was in flight.
+    /// The last time when a notification was in flight.
     var lastUsed: NIODeadline { get }
-    /// True if its end is expected: this side wanted it, or the server gave the reason.
+    /// True if its end is expected, because this side wanted it or the server gave a reason.
     var endsAsExpected: Bool { get }
 
     /// Returns true if the connection has worked, so that the next one probably will.
-    /// - Parameter lasted: true if it was usable for some time. A server may close a connection that is not used.
+    /// - Parameter lasted: true if it was usable for some time. This is enough if nothing was sent, because servers may close unused
+    ///   connections.
     func hasWorked(lasted: Bool) -> Bool
     /// Adds its handlers to a channel whose TCP connection is established.
     /// - Parameter secure: adds TLS, below the handlers that the channel has by then.
@@ -52,8 +53,7 @@ public struct PoolMembership {
     public init() {}
 }
 
-/// A transport with a pool of connections, which decides what is special to its protocol. Isolated notifications have pools of
-/// their own.
+/// A transport with a pool of connections. It implements what differs between protocols. Isolated notifications have pools of their own.
 public protocol PooledTransport: Transport {
     associatedtype Connection: PooledConnection
 
@@ -64,8 +64,7 @@ public protocol PooledTransport: Transport {
     /// Makes the pool of an isolation.
     /// - Parameters:
     ///   - connections: the settings of its connections.
-    ///   - logger: a silent one: its connections are expected to be lost, and the sender logs which notifications are the
-    ///     cause.
+    ///   - logger: logs nothing: these connections are expected to be lost, and the sender logs the notifications that are the cause.
     func makePool(of isolation: Isolation, _ connections: PoolConfiguration, logger: Logger) -> Self
     func makeConnection() -> Connection
     func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap
@@ -91,7 +90,6 @@ extension PooledTransport {
         for pool in isolated { pool.connections.configuration.tls = tls }
     }
 
-    /// The pool of an isolation, if there is one.
     public func pool(_ isolation: Isolation) -> Self? {
         switch isolation {
         case .shared: self
@@ -100,7 +98,7 @@ extension PooledTransport {
         }
     }
 
-    /// Makes the pools of isolated notifications, unless there are some or the pool is closing.
+    /// Makes the pools of isolated notifications, unless they exist or the pool is closing.
     public func isolate() {
         guard isolated.isEmpty, !connections.isClosing else { return }
         var quiet = connections.logger
@@ -141,8 +139,7 @@ public final class PoolConnections<Owner: PooledTransport> {
     let logger: Logger
     /// The server's name in log messages.
     private let service: StaticString
-    /// The pool, which has these connections, until it is closed. A weak reference would make each of its uses by a
-    /// request slower.
+    /// The pool of these connections, until it is closed. Not weak: a weak reference would make each request slower.
     private var owner: Owner?
     private var generation = 0
     private var closing: EventLoopPromise<Void>?
@@ -208,7 +205,7 @@ public final class PoolConnections<Owner: PooledTransport> {
     private func open() {
         guard let owner else { return }
         let connection = owner.makeConnection()
-        // A change of the credential while it connects makes it a connection of the old one.
+        // If the credential changes while it connects, it is a connection of the old credential.
         connection.membership.generation = generation
         let dialer = configuration.dialer
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
@@ -223,8 +220,8 @@ public final class PoolConnections<Owner: PooledTransport> {
         }
     }
 
-    /// Starts the protocol on a channel whose TCP connection is established. Not earlier, because several addresses of
-    /// a host may be tried, each on its own channel, and the connection belongs to the one that succeeds.
+    /// Starts the protocol on a channel whose TCP connection is established. Not earlier: several addresses of a host may be tried, each on
+    /// its own channel, and only one succeeds.
     private func adopt(_ connection: Connection, on channel: any Channel, _ dialer: Dialer) {
         connection.membership.address = channel.remoteAddress
         all.append(connection)
@@ -304,8 +301,8 @@ public final class PoolConnections<Owner: PooledTransport> {
         guard connection.membership.isCounted != connection.isUsable else { return }
         guard connection.isUsable else {
             uncount(connection)
-            // Another connection must exist before notifications for it are claimed. If this one was refused before it
-            // worked, its end decides when.
+            // A replacement must exist before the lane claims more notifications. If this connection never worked, ``closed(_:_:)`` opens
+            // the next one after a pause.
             if connection.endsAsExpected || connection.hasWorked(lasted: false) { open(now: eventLoop.now) }
             return
         }
@@ -344,7 +341,7 @@ public final class PoolConnections<Owner: PooledTransport> {
                 metadata: ["event": "apns_connection_ended", "endpoint": "\(configuration.endpoint)"])
             connectionsChanged()
         } else {
-            // After a breach, however well it worked before: reconnecting at once would invite the next one.
+            // Also after a breach, however well the connection worked before: the server may break the protocol again at once.
             failed(error, at: connection.membership.address, wasConnecting: usableSince == nil)
         }
         open(now: now)
@@ -370,7 +367,7 @@ public final class PoolConnections<Owner: PooledTransport> {
 
     /// Records that a connection could not be made, or closed without ever having worked. Logs the first failure of an
     /// incident, and then at most one reminder per minute.
-    /// - Parameter address: the address that accepted a connection of TCP, if one did; it is avoided for some minutes.
+    /// - Parameter address: the address that accepted the TCP connection, if any. It is avoided for some minutes.
     private func failed(_ error: any Error, at address: SocketAddress? = nil, wasConnecting: Bool) {
         let now = eventLoop.now
         AddressMemory.shared.failed(address)
@@ -439,7 +436,6 @@ public final class PoolConnections<Owner: PooledTransport> {
     }
 }
 
-/// An error of a connection, and the address of the host to which it was made.
 private struct AddressedError: Error, CustomStringConvertible {
     let error: any Error
     let place: String

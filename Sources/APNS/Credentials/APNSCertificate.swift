@@ -15,7 +15,7 @@ public struct APNSCertificate: Sendable, Equatable {
 
     /// The topics: the subject's user ID first, then those of the extensions.
     public let topics: [Topic]
-    /// The environments that the certificate is marked for; empty if it has no such marks.
+    /// The environments that the certificate is marked for; empty if it is marked for none.
     public let environments: Set<APNSEnvironment>
     public let commonName: String?
     /// The start of its validity, in seconds since 1970; nil if the date cannot be read.
@@ -54,13 +54,12 @@ public struct APNSCertificate: Sendable, Equatable {
         return (merged(userID: userID, listed), environments)
     }
 
-    /// True if it lists the topics that it may send to, and not only its app in the subject's user ID.
+    /// True if it lists the topics that it may send to. Otherwise only the subject's user ID names its app.
     public var listsTopics: Bool { topics.count > 1 || topics.contains { !$0.types.isEmpty } }
 
     public func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }
 
-    /// Reads the value of a topics extension: a SEQUENCE in which each UTF8String is a topic, and the SEQUENCE after it
-    /// holds the types of that topic.
+    /// Reads the value of a topics extension: a SEQUENCE of topics, each a UTF8String followed by a SEQUENCE of its types.
     /// - Returns: nil if it is malformed.
     static func topics(der: [UInt8]) -> [Topic]? {
         do throws(DERReader.Malformed) {

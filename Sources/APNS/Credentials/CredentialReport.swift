@@ -3,8 +3,8 @@ import TLS
 
 /// Findings about a credential, made before it is used and periodically while it is in use.
 ///
-/// A key or certificate that can't be read is an error of ``SigningKey`` or `TLSIdentity`: a report is only made of a
-/// P-256 key, or of a certificate that matches its key.
+/// A report is made only of a P-256 key, or of a certificate that matches its key. For others, ``SigningKey`` or `TLSIdentity` throws an
+/// error.
 public struct CredentialReport: Sendable, Equatable {
     public enum Severity: String, Sendable {
         /// APNs will refuse the credential.
@@ -74,8 +74,7 @@ public struct CredentialReport: Sendable, Equatable {
         return mismatch(certificate, topic).map { [Finding(severity: .error, sentence: $0)] } ?? []
     }
 
-    /// Returns the error of a certificate that names topics, but not this one, as a sentence without a final period;
-    /// `nil` if it names this topic, or none at all.
+    /// Returns an error if the certificate names topics, but not this one; `nil` otherwise. A sentence without a final period.
     public static func mismatch(_ certificate: APNSCertificate, _ topic: String) -> String? {
         guard !certificate.topics.isEmpty, !certificate.allows(topic: topic) else { return nil }
         let shown = certificate.topics.prefix(5).map { printable($0.name) }.joined(separator: ", ")
@@ -84,8 +83,7 @@ public struct CredentialReport: Sendable, Equatable {
             + "certificate, or correct the topic"
     }
 
-    /// Returns the reason for which a certificate can't send to a topic of a push type, as a sentence without a final
-    /// period; `nil` if it may.
+    /// Returns the reason why a certificate can't send to a topic of a push type; `nil` if it can. A sentence without a final period.
     ///
     /// Source: Apple, "Sending notification requests to APNs": "If a push topic for a specific push type isn't listed, you
     /// can't use the certificate".

@@ -41,14 +41,14 @@ public struct ProviderToken: Sendable, Equatable {
     public enum Untrusted: Error, Equatable, Sendable, CustomStringConvertible {
         /// Empty, too long, or not three parts of base64url with a signature of 64 bytes at the end.
         case notToken
-        /// Not signed with this key, or modified since.
+        /// Not signed with this key, or modified after signing.
         case wrongSignature
         /// The header names another algorithm or another key.
         case wrongHeader
         /// The claims name another team, or have no time that is a whole number of seconds.
         case wrongClaims
 
-        /// The problem; no part of the token.
+        /// The problem, without any part of the token.
         public var description: String {
             switch self {
             case .notToken: "not a provider token"

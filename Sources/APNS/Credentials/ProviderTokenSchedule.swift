@@ -2,12 +2,11 @@
 ///
 /// APNs refuses tokens older than an hour, and refuses a key whose tokens change more often than every 20 minutes.
 public struct ProviderTokenSchedule: Sendable {
-    /// The age in seconds at which a token is renewed.
+    /// A token of this age, in seconds, is renewed.
     public static let renewalAge: Int64 = 50 * 60
-    /// The age in seconds below which APNs would reject a further token.
+    /// In seconds. APNs rejects a new token while the previous one is younger.
     public static let minimumAge: Int64 = 20 * 60
-    /// The maximum number of seconds by which a token's time may be in the future, because machines' clocks differ
-    /// slightly.
+    /// In seconds. A token's time may be this far in the future, because machines' clocks differ slightly.
     public static let maximumLead: Int64 = 60
 
     private var issuedAt: Int64?
@@ -34,9 +33,8 @@ public struct ProviderTokenSchedule: Sendable {
     /// - Parameters:
     ///   - issuedAt: when it was signed, in seconds since 1970. Untrusted: any number.
     ///   - now: seconds since 1970.
-    /// - Returns: true if it is adopted: it is not from the future, not due for renewal itself, and newer than the
-    ///   current token and than one that was refused. A current token that is from the future, because the clock was
-    ///   set back, does not prevent this.
+    /// - Returns: true if it is adopted. It must not be from the future or due for renewal. It must be newer than the refused token, and
+    ///   than the current one, unless that is from the future because the clock was set back.
     public mutating func adopt(issuedAt candidate: Int64, now: Int64) -> Bool {
         guard !isFromFuture(candidate, now), age(candidate, now) < Self.renewalAge else { return false }
         for known in [issuedAt, lastRefused] {
@@ -58,7 +56,7 @@ public struct ProviderTokenSchedule: Sendable {
         return true
     }
 
-    // A time from elsewhere can be any number, so the subtraction can overflow.
+    // A time from elsewhere can be any number, so the subtraction may overflow.
     private func age(_ time: Int64, _ now: Int64) -> Int64 {
         let (age, overflows) = now.subtractingReportingOverflow(time)
         return overflows ? (time < now ? .max : .min) : age

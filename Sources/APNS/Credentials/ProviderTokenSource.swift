@@ -23,7 +23,6 @@ public final class ProviderTokenSource: Sendable {
         public let description: String
     }
 
-    /// Creates a source for a key.
     /// - Throws: ``InvalidIdentifier`` if one of the identifiers is not letters and digits.
     public init(key: SigningKey, keyID: String, teamID: String) throws(InvalidIdentifier) {
         for (name, value) in [("key", keyID), ("team", teamID)] {

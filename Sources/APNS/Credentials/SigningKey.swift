@@ -42,7 +42,6 @@ public final class SigningKey: @unchecked Sendable {
 
     private let key: OpaquePointer
 
-    /// Reads a key.
     /// - Parameters:
     ///   - pem: the contents of the `.p8` file: PEM or PKCS#8 DER, plain or in base64.
     ///   - passphrase: the passphrase of an encrypted key.
@@ -98,7 +97,7 @@ public final class SigningKey: @unchecked Sendable {
 
     /// Returns true if a signature in the format of ``signES256(_:)`` was made with this key, of exactly that message.
     ///
-    /// Both are untrusted.
+    /// The signature and the message are untrusted.
     public func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
         ES256.verifies(signature, of: message, key: key)
     }
@@ -114,7 +113,7 @@ public final class SigningKey: @unchecked Sendable {
     }
 }
 
-/// Finds the private key in whatever the user provides, or reports what was provided instead.
+/// Finds the private key in the user's file, or determines what the file contains instead.
 extension SigningKey {
     /// - Returns: an OpenSSL `EVP_PKEY`, which the caller owns.
     private static func read(_ bytes: [UInt8], passphrase: String?) throws(Invalid) -> OpaquePointer {

@@ -14,7 +14,7 @@ public final class ConnectionPool: PooledTransport {
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// The state of the answers to its requests.
     var answerState: AnswerDrought.State {
-        // A server that can no longer be reached is another problem.
+        // If the server can no longer be reached, `lastFailure` describes that other problem.
         health.state == .unanswered && connections.state.usable == 0 && !connections.isFailureOfAnswers
             ? .unansweredLately : health.state
     }
@@ -26,7 +26,7 @@ public final class ConnectionPool: PooledTransport {
     private let ids: ConnectionIDs
     public var isolated: [ConnectionPool] = []
     var health = PathHealth()
-    /// The tags of requests that were accepted, and are returned because there was no connection to send them on.
+    /// The tags of accepted requests that ``giveBack()`` will complete, because no connection could send them.
     var toGiveBack: [UInt64] = []
     private var authorization: HeaderText?
 
@@ -53,18 +53,16 @@ public final class ConnectionPool: PooledTransport {
         return statistics
     }
 
-    /// Sets the `authorization` of further requests. Before setting another key's token, call
-    /// ``replaceConnections(reason:)``: APNs accepts tokens of only one team's key per connection, and connections that
-    /// are being replaced keep their authorization.
+    /// Sets the `authorization` of further requests. APNs accepts tokens of only one team's key per connection. So call
+    /// ``replaceConnections(reason:)`` before you set another key's token: connections that are being replaced keep their authorization.
     /// - Parameter providerToken: a signed provider token, or `nil` for certificate credentials.
     public func setProviderToken(_ providerToken: String?) {
         authorization = providerToken.map { HeaderText("bearer \($0)") }
         for pool in isolated { pool.authorization = authorization }
     }
 
-    /// Replaces all connections. Each works until its replacement is ready, with the provider token that was set when
-    /// this was called. Connections that have not been used recently and are not needed for the minimum are closed at
-    /// once.
+    /// Replaces all connections. Each works until its replacement is ready, and keeps the provider token that was set when this was called.
+    /// Connections that are neither used recently nor needed for the minimum are closed at once.
     /// - Parameter reason: for the log.
     public func replaceConnections(reason: String) { replaceConnections(reason: reason, now: eventLoop.now) }
 
@@ -76,8 +74,7 @@ public final class ConnectionPool: PooledTransport {
             now: now)
     }
 
-    /// Retires all connections and opens others, after APNs has refused their credential. Requests in flight are
-    /// finished.
+    /// Retires all connections and opens others, because APNs has refused their credential. Requests in flight are finished.
     /// - Parameter reason: for the log.
     public func retireConnections(reason: String) {
         for pool in isolated { pool.retireConnections(reason: reason) }
@@ -88,8 +85,8 @@ public final class ConnectionPool: PooledTransport {
         pool(isolation)?.connections.all.reduce(0) { $0 + $1.freeStreams } ?? 0
     }
 
-    /// Submits a notification on the least busy connection, but never on one on which it has exceeded its deadline. If
-    /// only such connections have free streams, it completes with ``RequestFailure/noOtherConnection``.
+    /// Submits a notification on the least busy connection, except those where it has exceeded its deadline before. If only those have free
+    /// streams, it completes with ``RequestFailure/noOtherConnection``.
     /// - Parameter tag: returned with the result.
     /// - Returns: `false` if no stream is free; the notification was then not accepted.
     public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
@@ -203,7 +200,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     }
 
     func connectionIsStale(_ connection: HTTP2Connection) {
-        // Whatever forgot it has forgotten the others, too, which have been idle as long.
+        // The router or firewall that forgot this connection has also forgotten those that were idle for as long.
         let now = eventLoop.now
         for other in connections.all where other !== connection && other.state.isIdle(now: now) {
             other.retire(reason: "another idle one was stale")
@@ -234,7 +231,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
 // MARK: Isolation
 
 extension ConnectionPool {
-    /// The maximum number of requests that share a connection with few others.
+    /// The maximum number of requests on a connection of ``Isolation/withFew``.
     private static let few = 32
 
     public func makePool(
@@ -289,15 +286,14 @@ extension ConnectionPool {
         connection.takeBackUnwritten()
     }
 
-    /// Submits a notification while there are unanswered requests, and avoids the connections that did not answer this
-    /// one.
+    /// Submits a notification while there are unanswered requests. Avoids the connections that did not answer this notification.
     /// - Returns: `false` if no stream is free; the notification was then not accepted.
     func submitElsewhere(_ notification: consuming Notification, _ id: APNSID, tag: UInt64) -> Bool {
         let (best, excluded) = health.choose(from: connections.all, for: id)
         if let best { return submit(notification, tag: tag, on: best) }
         guard let excluded else { return false }
         openAnother(than: excluded)
-        // Not synchronously: the caller has not finished the submission.
+        // Not synchronously, because the caller has not finished the submission.
         if toGiveBack.isEmpty { eventLoop.assumeIsolated().execute { self.giveBack() } }
         toGiveBack.append(tag)
         return true
@@ -312,7 +308,7 @@ extension ConnectionPool {
         }
     }
 
-    /// Opens one more connection; if the maximum is reached, replaces the given one.
+    /// Opens one more connection. At the maximum, replaces the given one instead.
     private func openAnother(than connection: HTTP2Connection) {
         let now = eventLoop.now
         if connections.state.canGrow {
@@ -358,7 +354,7 @@ extension ConnectionPool {
         connections.replace(old, reason: reason, now: now)
     }
 
-    /// Retires a connection whose answers indicate a broken server, unless one was retired for that a moment ago.
+    /// Retires a connection whose answers indicate a broken server. ``ConnectionPoolState/recycle(now:)`` limits how often.
     func recycle(_ connection: HTTP2Connection) {
         guard !connections.isClosing, connection.isUsable, connections.state.recycle(now: eventLoop.now) else {
             return
@@ -380,11 +376,11 @@ struct ConnectionRecord {
         case kept(HeaderText?)
     }
 
-    /// True if it has answered since it was made, and since the pool last recorded that requests went unanswered.
+    /// True if it has answered since it was made, and since the last pause because of unanswered requests.
     var hasAnswered = false
-    /// The number of answers before that record, which prove nothing.
+    /// The number of its answers before that pause.
     var staleAnswers = 0
-    /// True from an answer drought until it answers again: it gets requests only if no other connection can accept
+    /// True from the beginning of an ``AnswerDrought`` until it answers again. It then gets requests only if no other connection can accept
     /// them.
     var isSuspect = false
     var responsiveness = Responsiveness()

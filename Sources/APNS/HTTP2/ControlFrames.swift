@@ -1,9 +1,9 @@
 import NIOCore
 
-/// Frames that are sent before requests: those about the connection, and those that end streams or grant them windows.
+/// The frames that are written before requests: those about the connection, RST_STREAM and WINDOW_UPDATE.
 struct ControlFrames {
     private(set) var bytes = ByteBuffer()
-    /// The answers to PINGs and SETTINGS among them.
+    /// The number of answers to PINGs and SETTINGS in ``bytes``.
     private var answers = 0
 
     /// The maximum number of answers to PINGs and SETTINGS that wait to be written.
@@ -27,7 +27,7 @@ struct ControlFrames {
     /// Writes a PING (RFC 9113 §6.7).
     mutating func ping() { write(HTTP2FrameKind.ping, length: 8) { $0.update(repeating: 0, count: 8) } }
 
-    /// Writes a GOAWAY (RFC 9113 §6.8). This side has accepted no streams, so the last is 0.
+    /// Writes a GOAWAY (RFC 9113 §6.8). Its last stream is 0, because this side has accepted no streams.
     mutating func goAway(_ code: HTTP2ErrorCode) {
         write(HTTP2FrameKind.goAway, length: 8) { bytes in
             bytes.update(repeating: 0, count: 4)

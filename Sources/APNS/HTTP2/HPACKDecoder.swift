@@ -2,8 +2,7 @@
 ///
 /// It allocates no memory for a field, unless its Huffman-coded strings are longer than all before.
 struct HPACKDecoder: ~Copyable {
-    /// The maximum size in bytes of a string as it is sent. With codes of 30 bits, the longest, the string has more than
-    /// ``HeaderBlock/maximumSize`` bytes.
+    /// In bytes as sent. A longer string would exceed ``HeaderBlock/maximumSize`` even if all its codes had 30 bits, the longest.
     static let maximumStringSize = 64 * 1024
     /// An encoder writes at most the smallest size and the last one since the previous block (§4.2).
     static let maximumSizeChanges = 2
@@ -50,13 +49,13 @@ struct HPACKDecoder: ~Copyable {
     }
 
     /// Ends a block.
-    /// - Parameter rest: the input of which ``next(_:)`` has returned all fields.
+    /// - Parameter rest: the input after ``next(_:)`` has returned all fields.
     mutating func end(_ rest: UnsafeBufferPointer<UInt8>) throws(HPACKViolation) {
         guard rest.isEmpty else { throw .truncated }
         sizeChanges = 0
     }
 
-    /// Returns the entry with an index of both tables (§2.3.3).
+    /// Returns an entry of the static or the dynamic table (§2.3.3).
     private func entry(_ index: Int) throws(HPACKViolation) -> HPACKField {
         if index > 0, index <= HPACKStaticTable.count { return staticEntries[index - 1] }
         guard index > 0, let field = table.field(index - HPACKStaticTable.count - 1) else { throw .index }
@@ -82,7 +81,7 @@ struct HPACKDecoder: ~Copyable {
             name.bytes = try entry(index).name
         }
         guard let value = try reader.string() else { return nil }
-        // All memory first, because the name must not move while the value is decoded.
+        // All memory is reserved first, because the name must not move while the value is decoded.
         reserve(name.bound + value.bound)
         var used = 0
         return HPACKField(name: try decode(name, &used), value: try decode(value, &used))
@@ -111,7 +110,7 @@ private struct HPACKString {
     var bound: Int { isHuffmanCoded ? HPACKHuffman.bound(bytes.count) : 0 }
 }
 
-/// A reader of the primitive types (RFC 7541 §5). Its results are `nil` if the input ends before.
+/// A reader of the primitive types (RFC 7541 §5). It returns `nil` if the input is incomplete.
 private struct HPACKReader {
     var at: UnsafePointer<UInt8>
     let end: UnsafePointer<UInt8>

@@ -33,12 +33,12 @@ enum HeaderName: UInt8, CaseIterable {
 
 /// An encoder of header blocks (RFC 7541).
 ///
-/// Values that repeat are added to the dynamic table, so that one byte represents them from then on. Values that change
-/// with each notification are not added, because they would only evict the others; neither are secrets. Nothing is
-/// Huffman-coded: that would cost more than the bytes it saves.
+/// Values that repeat are added to the dynamic table, so that one byte represents them afterwards. Values that change with each
+/// notification would only evict these, so they are not added. Nor are secrets. Nothing is Huffman-coded: that would cost more than the
+/// bytes it saves.
 ///
-/// Source: Apple, "Sending notification requests to APNs", which asks for `:path` and `authorization` without indexing,
-/// and for `apns-id`, `apns-expiration` and `apns-collapse-id` to be indexed only the first time, for their names.
+/// Source: Apple, "Sending notification requests to APNs". It asks not to index `:path` and `authorization`, and to index `apns-id`,
+/// `apns-expiration` and `apns-collapse-id` only the first time, for their names.
 struct HPACKEncoder: ~Copyable {
     /// The static table's entries for whole fields (RFC 7541, Appendix A).
     static let (methodPOST, schemeHTTPS): (UInt8, UInt8) = (3, 7)
@@ -200,7 +200,7 @@ extension UnsafeMutableBufferPointer<UInt8> {
     }
 }
 
-/// A writer to memory that its owner has made large enough.
+/// Writes to memory without checking its size.
 struct ByteWriter {
     var at: UnsafeMutablePointer<UInt8>
 
@@ -241,7 +241,6 @@ struct ByteWriter {
         at += bytes.count
     }
 
-    /// Returns the number of decimal digits of a number.
     static func digits(of number: Int64) -> Int {
         var digits = 1
         var power: Int64 = 10

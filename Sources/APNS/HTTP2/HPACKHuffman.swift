@@ -15,23 +15,23 @@ enum HPACKViolation: String, Error {
 
 /// The decoder of HPACK's Huffman code (RFC 7541 §5.2, Appendix B).
 ///
-/// The code is canonical: codes of the same length are consecutive numbers in the order of their symbols, and longer
-/// ones follow, so the lengths define it. Codes of at most eight bits, which are those of letters, digits and most
-/// punctuation, are found in a table; the others by their length.
+/// The code is canonical: codes of the same length are consecutive numbers in the order of their symbols, and longer codes follow. So the
+/// lengths define it. Codes of at most eight bits, which are letters, digits and most punctuation, are found in a table. Longer codes are
+/// found by their length.
 ///
 /// Immutable after `init`, so sharing it between threads is safe.
 struct HPACKHuffman: @unchecked Sendable {
     /// The tables, which are never freed.
     static let shared = HPACKHuffman()
 
-    /// The number of bits that are looked up at once. With 13 bits, two symbols at once, decoding takes a third less
-    /// time, but fills a processor's first cache.
+    /// The number of bits that are looked up at once. With 13 bits, for two symbols, decoding would take a third less time, but the table
+    /// would fill a processor's first cache.
     private static let window = 8
     private static let longest = 30
     /// The symbol that must not occur (RFC 7541 §5.2).
     private static let endOfString = 256
 
-    /// The code with which a sequence of bits begins.
+    /// The first code in a sequence of bits.
     private struct Prefix {
         var symbol: UInt8 = 0
         /// The number of its bits; 0 if the code is longer than the sequence.
@@ -46,9 +46,9 @@ struct HPACKHuffman: @unchecked Sendable {
         var place: Int
     }
 
-    /// By the inverted bits.
+    /// The index is the next ``window`` bits, inverted.
     private let prefixes: UnsafeMutablePointer<Prefix>
-    /// By the length.
+    /// The index is the length of the codes.
     private let groups: UnsafeMutablePointer<Group>
     /// In the order of their codes.
     private let symbols: UnsafeMutablePointer<UInt16>
@@ -99,8 +99,8 @@ struct HPACKHuffman: @unchecked Sendable {
     ) throws(HPACKViolation) -> Int {
         guard var next = string.baseAddress else { return 0 }
         let end = next + string.count
-        // The next bits, the first one the highest, and their number. They are inverted, so that the zeros that follow
-        // the string's last bit are ones, like valid padding.
+        // The next bits, beginning at the highest one, and their number. They are inverted: the zeros after the string's last bit then mean
+        // ones, like valid padding.
         var (bits, count): (UInt64, Int) = (0, 0)
         var output = target
         while true {
@@ -140,7 +140,7 @@ struct HPACKHuffman: @unchecked Sendable {
             let prefix = beginning(of: bits)
             var (symbol, length) = (UInt16(prefix.symbol), Int(prefix.length))
             if length == 0 {
-                // No code has fewer than eight ones only.
+                // The rest is fewer than eight ones. No code is that, so it is padding.
                 if bits == 0, count < 8 { return output - target }
                 (symbol, length) = code(~bits >> 32)
             }

@@ -37,9 +37,8 @@ enum HPACKStaticTable {
 
 /// A decoder's table of the fields that the peer has added (RFC 7541 §2.3.2, §4).
 ///
-/// It is a ring of entries, and a ring of their bytes. The bytes of an entry are contiguous: one that does not fit at the
-/// end of the ring is at its beginning. There is room for it, because the ring has twice the table's size, of which the
-/// other entries occupy only the end.
+/// It is a ring of entries, and a ring of their bytes. The bytes of an entry are contiguous: if they do not fit at the end of the ring,
+/// they are at its beginning. That place is free, because the ring has twice the table's size, and the other entries occupy only its end.
 struct HPACKDynamicTable: ~Copyable {
     /// The maximum size in bytes: the default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §6.5.2), which this client does not
     /// change.
@@ -96,7 +95,7 @@ struct HPACKDynamicTable: ~Copyable {
         guard length + Self.overhead <= capacity else { return field }
         if nextByte + length > Self.room { nextByte = 0 }
         let start = bytes + nextByte
-        // The name first: its old place may overlap the new one, but no other entry's.
+        // The name first: it may be in the memory that the value will overwrite.
         if let name = field.name.baseAddress { start.update(from: name, count: field.name.count) }
         if let value = field.value.baseAddress {
             (start + field.name.count).update(from: value, count: field.value.count)

@@ -3,16 +3,16 @@ import TLS
 
 /// The owner of a connection. Called on the connection's event loop.
 protocol HTTP2ConnectionOwner: AnyObject {
-    /// Called when the number of streams that can be opened has changed; once per read.
+    /// Called when ``HTTP2Connection/freeStreams`` may have changed; once per read.
     func connectionChanged(_ connection: HTTP2Connection)
     /// Called when the connection should be replaced, while it still accepts requests.
     func connectionWearsOut(_ connection: HTTP2Connection)
-    /// Called when the server refused a request, or when it exceeded its deadline. Its completion follows.
+    /// Called before the completion of a request that the server refused, or did not answer by its deadline.
     func connection(
         _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool)
     /// The number of the newest connection. Later ones have higher numbers.
     var newestConnection: Int { get }
-    /// Called when APNs accepts nothing more on the connection, after the completion of the request with that answer.
+    /// Called after the completion of a request whose answer means that APNs accepts nothing more on this connection.
     func connectionIsRefused(_ connection: HTTP2Connection, reason: String)
     /// Called when a request has completed. Its stream is free again.
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult)
@@ -22,8 +22,8 @@ protocol HTTP2ConnectionOwner: AnyObject {
     func connectionClosed(_ connection: HTTP2Connection, error: any Error)
 }
 
-/// One HTTP/2 connection to APNs: a thin handler between a TLS channel, the HTTP/2 session, and the state that makes
-/// the decisions. Belongs to its channel's event loop.
+/// One HTTP/2 connection to APNs. It connects a TLS channel, an ``HTTP2Session`` and an ``HTTP2ConnectionState``, which decides. Belongs to
+/// its channel's event loop.
 ///
 /// Requests submitted during one tick of the event loop are sent in one write.
 public final class HTTP2Connection: ChannelDuplexHandler {
@@ -38,19 +38,18 @@ public final class HTTP2Connection: ChannelDuplexHandler {
     let session: HTTP2Session
     public var membership = PoolMembership()
     var record = ConnectionRecord()
-    /// Held strongly until the connection ends: a weak reference would cost as much per completion as a header field.
+    /// Not weak: a weak reference would cost as much per completion as a header field. Released when the connection ends.
     var owner: (any HTTP2ConnectionOwner)?
     var context: ChannelHandlerContext?
     private var pacing = ReadPacing()
     private var output = ByteBuffer()
     private var isFlushScheduled = false
     private var isFlushing = false
-    /// True during a read, at the end of which everything is flushed.
+    /// True during a read. Its end flushes everything.
     private var isReading = false
     private var isClosing = false
 
-    /// The number of bytes after which writing waits for the channel. The session bounds what it keeps in the meantime,
-    /// which it cannot do for what it has passed on.
+    /// The maximum number of bytes in one write. Then writing waits for the channel, because only what is still in the session is bounded.
     static let writeSize = 256 * 1024
 
     init(
@@ -70,7 +69,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
     /// Opens a stream for a notification.
     /// - Parameters:
     ///   - tag: returned with the result.
-    ///   - deadline: when to cancel the request.
+    ///   - deadline: the time to cancel the request.
     ///   - authorization: the provider token's header; `nil` if the credential is a certificate.
     /// - Returns: `false` if no stream can be opened now; the notification was then not accepted.
     func submit(
@@ -82,7 +81,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
             let stream = session.submit(
                 consume notification, tag: tag, deadline: deadline, authorization: authorization)
         else {
-            // The session is closing: requests in flight can still finish.
+            // The session accepts no more requests. Those in flight can still finish.
             state.drain(reason: "the connection accepts no more streams")
             owner?.connectionChanged(self)
             return false
@@ -114,8 +113,8 @@ public final class HTTP2Connection: ChannelDuplexHandler {
         closeIfDrained()
     }
 
-    /// Closes the connection; requests in flight are lost immediately. TLS may need a second to send close_notify:
-    /// requests submitted in that time would never be written, but count as written.
+    /// Closes the connection. Requests in flight are lost immediately, not when the channel has closed: TLS may need a second to send
+    /// close_notify, and requests submitted in that time would count as written.
     public func close(_ reason: any Error) {
         guard let context, state.phase != .closed else { return }
         end(reason)
@@ -129,7 +128,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
             session.cancel(index, because: .timedOut)
             index = session.streams.slots.pointer(index).pointee.next
         }
-        // Writing the resets closes the streams; an answer that arrives before that counts.
+        // The streams end when their resets are written. Until then an answer counts.
         if session.streams.slots.oldest != index { flush() }
         switch state.check(now: now) {
         case .nothing: break
@@ -144,13 +143,13 @@ public final class HTTP2Connection: ChannelDuplexHandler {
         closeIfDrained()
     }
 
-    /// Moves all deadlines, because the process did not run for some time, and reads what has arrived.
+    /// Moves all deadlines because the process did not run for some time, and reads what has arrived.
     /// - Parameter latest: the latest deadline that a request can have now.
     func stoodStill(for time: TimeAmount, latestDeadline latest: NIODeadline, now: NIODeadline) {
         guard state.phase != .closed else { return }
         state.stoodStill(for: time, now: now)
         session.streams.moveDeadlines(by: time, latest: latest)
-        // A deferred read would be later still.
+        // Do not wait for the end of a read's pause.
         if pacing.isPausing { context?.read() }
     }
 
@@ -189,7 +188,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
     }
 
     public func channelReadComplete(context: ChannelHandlerContext) {
-        // Requests that the owner submits now share a write with the frames caused by the read.
+        // Called before the flush: requests that the owner submits now share a write with the frames caused by the read.
         owner?.connectionChanged(self)
         isReading = false
         flush()
@@ -199,8 +198,8 @@ public final class HTTP2Connection: ChannelDuplexHandler {
 
     /// Reads now or after a pause.
     ///
-    /// During a pause NIO requests another read only if a write fails, to get the remaining data before the channel
-    /// closes. That read is made at once.
+    /// During a pause, NIO requests another read only if a write fails, to get the remaining data before the channel closes. That read is
+    /// not delayed.
     public func read(context: ChannelHandlerContext) {
         guard pacing.pause > .zero, !pacing.isPausing else { return context.read() }
         pacing.isPausing = true
@@ -214,7 +213,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
         let isWritable = context.channel.isWritable
         state.writability(isWritable, now: context.eventLoop.now)
         if isWritable {
-            // Not synchronously: this may have been called by our own write.
+            // Not synchronously, because this may have been called by our own write.
             context.eventLoop.assumeIsolated().execute {
                 self.owner?.connectionChanged(self)
                 self.flush()
@@ -267,7 +266,8 @@ public final class HTTP2Connection: ChannelDuplexHandler {
 
     private func write(_ context: ChannelHandlerContext) {
         var isComplete = false
-        // Cancelled requests end in time even if the server does not read; there are no more resets than streams.
+        // Resets are written even if the server does not read, so that cancelled requests end in time. They are never more than the
+        // streams.
         while !isComplete, context.channel.isWritable || session.pendingCancels > 0 {
             // Once the last write has completed, the memory is no longer shared and is reused.
             output.clear()
@@ -316,7 +316,7 @@ extension HTTP2Connection {
 
     private func completeClosed() {
         guard !session.streams.closed.isEmpty else { return }
-        // The owner may close further streams upon a completion; the next round handles them.
+        // A completion may make the owner close further streams. The next call completes these.
         var closed: [ClosedStream] = []
         swap(&closed, &session.streams.closed)
         for stream in closed { complete(stream.slot, code: stream.code) }
@@ -329,7 +329,7 @@ extension HTTP2Connection {
     private func complete(_ index: Int32, code: UInt32) {
         let slot = session.streams.slots.pointer(index)
         guard slot.pointee.stream != 0 else { return }
-        // This side has cut a body that is too long, after valid header fields.
+        // This side reset the stream because the body is too long. The header fields were valid, so the answer counts.
         let isCut = slot.pointee.isCut && code == HTTP2ErrorCode.cancel.rawValue
         var result = state.ended(
             stream: slot.pointee.stream, code: isCut ? 0 : code, isWritten: slot.pointee.isWritten,
@@ -380,8 +380,8 @@ extension HTTP2Connection {
         state.closed()
         owner?.connectionClosed(self, error: error)
         owner = nil
-        // Frees half a megabyte that would otherwise be kept until the peer closes. Not synchronously: a method of the
-        // session may be on the stack.
+        // Frees half a megabyte that would otherwise be kept until the peer closes. Not synchronously, because a method of the session may
+        // be on the stack.
         context?.eventLoop.assumeIsolated().execute { self.session.release() }
     }
 }
@@ -394,7 +394,7 @@ extension HTTP2Connection: PooledConnection {
     public var lastUsed: NIODeadline { state.lastUsed }
     public var endsAsExpected: Bool { state.isRetired }
 
-    /// The preference over other connections; 0 if it has no free stream.
+    /// The higher, the sooner this connection gets a request; 0 if it has no free stream.
     var preference: Int { record.isSuspect ? min(freeStreams, 1) : freeStreams }
 
     public func hasWorked(lasted: Bool) -> Bool { state.hasAnswered || lasted || state.isStale }
@@ -406,15 +406,15 @@ extension HTTP2Connection: PooledConnection {
 
 }
 
-/// Decides how long to wait before the next read. While many requests are in flight and their answers arrive one by
-/// one, a read costs as much as several answers, so it waits until some of them should have arrived.
+/// Decides how long to wait before the next read. While many requests are in flight and their answers arrive one by one, a read costs as
+/// much as several answers. So it waits until several should have arrived.
 struct ReadPacing {
     /// With fewer requests in flight, every answer is read at once.
     static let minimumInFlight = 64
     /// The shortest pause other than zero, and the longest.
     static let pauses = TimeAmount.microseconds(125)...TimeAmount.milliseconds(4)
-    /// A read should return at least one answer per this many requests in flight. The pause is then about a quarter of
-    /// the time that an answer takes.
+    /// A read should return at least one answer per this many requests in flight. The pause is then about a quarter of the time for an
+    /// answer.
     private static let share = 4
 
     private(set) var pause = TimeAmount.zero

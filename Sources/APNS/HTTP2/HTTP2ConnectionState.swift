@@ -2,21 +2,20 @@ import NIOCore
 import Sockets
 import TLS
 
-/// The state of a connection to APNs and its decisions, without any I/O: how many streams it may open, whether the peer
-/// is alive, and what the end of a stream means.
+/// The state of a connection to APNs, without any I/O. It decides how many streams may be open, whether the peer is alive, and the result
+/// of each request.
 struct HTTP2ConnectionState {
-    /// The stream from which the connection is replaced: half a million requests before identifiers run out at 2³¹ (RFC
-    /// 9113 §5.1.1), because replacing it may take a while.
+    /// From this stream on, the connection is replaced. Half a million identifiers are then left until 2³¹ (RFC 9113 §5.1.1), because the
+    /// replacement may take a while.
     static let wornOutStream = Int32.max - (1 << 20)
-    /// The number of consecutive answers with status 500 from which the server behind this connection is probably
-    /// broken.
+    /// After this many consecutive answers with status 500, the server behind the connection is probably broken.
     static let serverErrorLimit = 5
 
     enum Phase: Equatable {
         /// TCP and TLS are being set up.
         case connecting
-        /// TLS is set up. No request is sent before the server's SETTINGS: a server that does not send them does not
-        /// process requests either, and they would count as possibly accepted.
+        /// TLS is set up. No request is sent before the server's SETTINGS: a server that does not send them does not process requests
+        /// either, and the requests would count as possibly accepted.
         case awaitingSettings
         case open
         /// No new requests are sent; those in flight are finished.
@@ -34,13 +33,13 @@ struct HTTP2ConnectionState {
     private(set) var answers = 0
     /// Consecutive answers with status 500.
     private(set) var serverErrorsInARow = 0
-    /// The last time at which a request was in flight, as precisely as ``check(now:)`` is called.
+    /// The last time when a request was in flight, with the precision of calls of ``check(now:)``.
     private(set) var lastUsed = NIODeadline.distantPast
     /// True if this side wants the connection to end.
     private(set) var isRetired = false
 
     private let limits: HTTP2Limits
-    /// The time of the end of the TLS handshake; until then that of its start.
+    /// The end of the TLS handshake; before that, its start.
     private var connectedAt = NIODeadline.distantPast
     private var liveness = PeerLiveness()
     /// The server's GOAWAY; `nil` until it sends one.
@@ -50,29 +49,28 @@ struct HTTP2ConnectionState {
     private var gauge = FloodGauge()
 
     private struct GoAway {
-        /// The highest stream that the server has said it will process; higher ones are certainly not processed.
+        /// The highest stream that the server may process.
         var lastStream = Int32.max
         var reason: String?
     }
 
     init(_ limits: HTTP2Limits = HTTP2Limits()) { self.limits = limits }
 
-    /// The number of streams that can be opened now. A lowered limit can be below the number in flight, which must not
-    /// give a negative number.
+    /// The number of streams that can be opened now. Never negative, although the server may lower its limit below the number in flight.
     var freeStreams: Int {
-        // Nothing is added to what the server does not read.
+        // While the server does not read, no requests are added.
         isUsable && !liveness.isStalled ? max(0, streamLimit - inFlight) : 0
     }
 
     var isUsable: Bool { phase == .open }
 
-    /// True if the connection has got an answer: it works, and was not only accepted.
+    /// True if the connection has got an answer, so that it works.
     var hasAnswered: Bool { answers > 0 }
 
     /// True once the server has sent GOAWAY.
     var isSentAway: Bool { goAway != nil }
 
-    /// True if it was forgotten on the way while it was idle.
+    /// True if a router or firewall forgot it while it was idle.
     var isStale: Bool { liveness.isStale }
 
     mutating func handshakeStarted(now: NIODeadline) { connectedAt = now }
@@ -85,14 +83,14 @@ struct HTTP2ConnectionState {
         lastUsed = now
     }
 
-    /// Applies the server's SETTINGS, the first or later ones; `nil` means no limit.
+    /// - Parameter maximumStreams: the limit in the server's SETTINGS; `nil` for no limit.
     mutating func settings(maximumStreams: Int?) {
         if phase == .awaitingSettings { phase = .open }
         streamLimit = min(limits.maximumStreams, maximumStreams ?? .max)
     }
 
     /// Records that a request was submitted.
-    /// - Returns: true for the request with which the connection became worn out.
+    /// - Returns: true if this request is the first at or above ``wornOutStream``.
     @discardableResult
     mutating func submitted(stream: Int32 = 0) -> Bool {
         inFlight += 1
@@ -105,14 +103,14 @@ struct HTTP2ConnectionState {
         return isFirst
     }
 
-    /// Records that a PING goes with a request if it is the first after idleness.
+    /// Decides if a request needs a PING, because it is the first one after idleness. Records the PING.
     /// - Returns: true if the PING must be sent.
     mutating func wakes(now: NIODeadline) -> Bool {
         guard isIdle(now: now) else { return false }
         return liveness.wakes(now: now)
     }
 
-    /// True if nothing was read for so long that a PING goes with the next request.
+    /// Returns true if nothing was read for ``HTTP2Limits/wakeAfter``, so that the next request needs a PING.
     func isIdle(now: NIODeadline) -> Bool { isUsable && inFlight == 0 && liveness.silence(now: now) > limits.wakeAfter }
 
     mutating func bytesRead(_ count: Int = 0, now: NIODeadline) {
@@ -146,7 +144,7 @@ struct HTTP2ConnectionState {
 
     mutating func drain(reason: String?) {
         guard phase != .closed else { return }
-        // The server's reason has priority over closing without one.
+        // A reason of the server is kept.
         if case .draining(.some) = phase, reason == nil { return }
         phase = .draining(reason: reason)
     }
@@ -165,7 +163,7 @@ struct HTTP2ConnectionState {
         if case .draining = phase { inFlight == 0 } else { false }
     }
 
-    /// Records that the process did not run for some time, in which nothing could be read.
+    /// Records that the process did not run for some time, so that nothing could be read.
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
         if phase == .awaitingSettings { connectedAt = connectedAt.moved(by: time, now: now) }
         liveness.stoodStill(for: time, now: now)
@@ -187,7 +185,7 @@ struct HTTP2ConnectionState {
 
     /// Returns the result of a request whose stream has ended.
     /// - Parameters:
-    ///   - code: the HTTP/2 error code that the stream was closed with.
+    ///   - code: the stream's HTTP/2 error code.
     ///   - isWritten: true if the whole request had been written.
     ///   - cancelled: the reason why this side cancelled the request, if it did.
     ///   - response: the answer, if a valid one was received.
@@ -196,8 +194,8 @@ struct HTTP2ConnectionState {
     ) -> RequestResult {
         inFlight -= 1
         gauge.requestEnded()
-        // A server may answer and then reset the stream because it does not need the rest of the request (NO_ERROR, RFC
-        // 9113 §8.1; nginx does). With another code the answer is not whole, whatever its status.
+        // A server may answer and then reset the stream with NO_ERROR, because it does not need the rest of the request (RFC 9113 §8.1;
+        // nginx does). With another code the answer is incomplete, whatever its status.
         if code == HTTP2ErrorCode.noError.rawValue, let response = response() {
             answers += 1
             serverErrorsInARow = response.status == 500 ? serverErrorsInARow + 1 : 0
@@ -209,8 +207,7 @@ struct HTTP2ConnectionState {
         return isWritten ? .uncertain(failure) : .notProcessed(failure)
     }
 
-    /// Returns the result of a request that was in flight when the connection ended. The part of an answer that has
-    /// arrived counts for nothing.
+    /// Returns the result of a request that was in flight when the connection ended. A part of an answer counts for nothing.
     /// - Parameter failure: the failure of a request that the server may have processed.
     mutating func lost(
         stream: Int32, isWritten: Bool, failure: RequestFailure? = nil, why: String
@@ -223,9 +220,8 @@ struct HTTP2ConnectionState {
     }
 }
 
-/// The meaning of the end of the connection.
 extension HTTP2ConnectionState {
-    /// Returns the meaning of a close by the server.
+    /// Returns the error for a connection that the server closed.
     func closedByPeer(_ endpoint: APNSEndpoint) -> APNSConnectionError {
         switch phase {
         case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
@@ -237,31 +233,30 @@ extension HTTP2ConnectionState {
         }
     }
 
-    /// Returns the meaning of an error that ended the channel: servers end it properly, by just closing, or by a reset.
+    /// Returns the error for a channel that ended with this error. Servers end a connection properly, by just closing, or by a reset.
     func meaning(of error: any Error, _ endpoint: APNSEndpoint) -> any Error {
         if error is APNSConnectionError { return error }
         if let error = error as? TLSError, error.kind != .truncated { return error }
         let closed = closedByPeer(endpoint)
         if case .hungUp = closed { return closed }
-        // Without a request nothing can be missing.
+        // Without a request in flight, a truncation loses nothing.
         if error is TLSError, inFlight == 0 { return closed }
         if error is TLSError { return error }
         return APNSConnectionError.broken(endpoint, whileConnecting: phase == .connecting, "\(error)")
     }
 }
 
-/// Distinguishes a server that floods from one that answers, by bytes alone.
+/// Detects a server that floods the connection, by the number of bytes alone.
 ///
-/// A frame has at least nine bytes (RFC 9113 §4.1), so a bound on bytes that belong to no answer bounds PING, SETTINGS,
-/// RST_STREAM, WINDOW_UPDATE, PRIORITY, CONTINUATION, empty DATA and unknown frames at once, and costs an addition per
-/// read instead of a call per frame. It is a leaky bucket: received bytes fill it; time and the ends of requests empty
-/// it.
+/// A frame has at least nine bytes (RFC 9113 §4.1). So a bound on bytes that belong to no answer bounds all kinds of frames at once: PING,
+/// SETTINGS, RST_STREAM, WINDOW_UPDATE, PRIORITY, CONTINUATION, empty DATA and unknown ones. It costs an addition per read instead of a
+/// call per frame. It is a leaky bucket: received bytes fill it, and time and the ends of requests empty it.
 struct FloodGauge {
     /// The number of bytes that may arrive without belonging to a request.
     static let burst = 256 * 1024
-    /// The number of bytes that leak per second: several hundred PINGs, or 1,800 of the smallest frames.
+    /// The number of bytes that leak per second: 960 PINGs, or 1,800 of the smallest frames.
     static let leak = 16 * 1024
-    /// The number of bytes that an answer may have: header fields and a body, each up to what is kept of them.
+    /// The number of bytes that an answer may have: as much of the header fields and of the body as is kept.
     static let answer = 32 * 1024
 
     private(set) var level = 0
@@ -280,6 +275,6 @@ struct FloodGauge {
         level = max(0, level - Int(milliseconds) * Self.leak / 1000)
     }
 
-    /// Returns true if more was received than answers to this many requests can account for.
+    /// Returns true if more was received than the answers to this many requests can have.
     func isOverflowing(inFlight: Int) -> Bool { level > Self.burst + Self.answer * max(inFlight, 0) }
 }

@@ -53,7 +53,7 @@ enum HTTP2Violation: Error {
     case connection(HTTP2ErrorCode, String)
     /// Ends the stream of a slot (RFC 9113 §5.4.2).
     case stream(HTTP2ErrorCode, slot: Int32)
-    /// The server makes the client queue more answers than it reads, or continues header blocks without end.
+    /// The server sends PINGs or SETTINGS faster than it reads their answers, or continues header blocks without end.
     case flood(String)
 }
 
@@ -65,7 +65,6 @@ struct HTTP2FrameHeader {
     /// The largest window, and the largest stream identifier (RFC 9113 §6.9.1, §5.1.1).
     static let maximum31Bits = 0x7FFF_FFFF
 
-    /// The length of the payload in bytes.
     var length: Int
     var kind: UInt8
     var flags: UInt8
@@ -87,7 +86,7 @@ struct HTTP2FrameHeader {
     func has(_ flag: UInt8) -> Bool { flags & flag != 0 }
 
     /// Returns the content without padding (RFC 9113 §6.1).
-    /// - Parameter fields: the number of bytes that the content must have.
+    /// - Parameter fields: the minimum length of the content in bytes.
     func content(
         of payload: UnsafeBufferPointer<UInt8>, fields: Int = 0
     ) throws(HTTP2Violation) -> UnsafeBufferPointer<UInt8> {

@@ -1,14 +1,14 @@
-/// The state of a connection that the server's frames set, and the rules for these frames (RFC 9113 §6.5, §6.8, §6.9).
-/// Those for the frames of streams are in ``HTTP2Streams``.
+/// The state of a connection that the server's frames set, and the rules for these frames (RFC 9113 §6.5, §6.8, §6.9). ``HTTP2Streams`` has
+/// the rules for the frames of streams.
 struct HTTP2Peer {
     private(set) var maximumStreams = Int.max
     /// The initial window of a stream, in bytes of DATA.
     private(set) var streamWindow = HTTP2Streams.defaultWindow
     /// The remaining window of the connection.
     var window = HTTP2Streams.defaultWindow
-    /// True once its SETTINGS, which are its preface, have arrived (RFC 9113 §3.4).
+    /// True once the server's SETTINGS have arrived. They must be its first frame (RFC 9113 §3.4).
     private(set) var hasSettings = false
-    /// True until it has acknowledged this side's SETTINGS.
+    /// True until the server has acknowledged this side's SETTINGS.
     private var awaitsAcknowledgement = true
     /// The bytes of DATA received since the last WINDOW_UPDATE of the connection.
     private var unacknowledged = 0
@@ -17,8 +17,7 @@ struct HTTP2Peer {
 
     // MARK: DATA (§6.1)
 
-    /// Counts DATA in the connection's window, and grants more. Padding counts, and so does the DATA of streams that
-    /// have ended (§6.9.1).
+    /// Counts DATA in the connection's window, and grants more. Padding counts too, and so do streams that have ended (§6.9.1).
     mutating func received(_ length: Int, _ control: inout ControlFrames) throws(HTTP2Violation) {
         unacknowledged += length
         guard unacknowledged <= HTTP2Streams.defaultWindow else {
@@ -33,7 +32,7 @@ struct HTTP2Peer {
     // MARK: SETTINGS (§6.5)
 
     /// Reads and acknowledges SETTINGS.
-    /// - Returns: false if the frame acknowledges those of this side.
+    /// - Returns: false if the frame only acknowledges this side's SETTINGS.
     mutating func readSettings(
         _ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>, _ streams: inout HTTP2Streams,
         _ encoder: inout HPACKEncoder, _ control: inout ControlFrames
@@ -78,7 +77,7 @@ struct HTTP2Peer {
             streamWindow = Int(value)
             try streams.changeWindows(by: change)
         case HTTP2Setting.maximumFrameSize:
-            // Not used: larger frames would only need larger buffers.
+            // Checked, but not used: larger frames would only need larger buffers.
             if value < 16_384 || value > 16_777_215 {
                 throw .connection(.protocolError, "it set a frame size of \(value)")
             }

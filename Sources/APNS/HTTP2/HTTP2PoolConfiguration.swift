@@ -6,9 +6,9 @@ public struct HTTP2PoolConfiguration: Sendable {
     public var connections: PoolConfiguration
     /// The limits of each connection.
     public var limits = HTTP2Limits()
-    /// The time after which an unanswered request is cancelled.
+    /// An unanswered request is cancelled after this time.
     public var requestTimeout = TimeAmount.seconds(20)
-    /// The time for which a flow-control window may block a request.
+    /// A flow-control window may block a request for this time.
     public var windowTimeout = TimeAmount.seconds(5)
     /// The stream identifier of the first request; odd.
     var firstStream: Int32 = 1

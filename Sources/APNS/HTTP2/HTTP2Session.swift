@@ -1,21 +1,20 @@
 import NIOCore
 
-/// The client's side of one HTTP/2 connection (RFC 9113): bytes in, bytes out, requests submitted, events returned.
+/// The client's side of one HTTP/2 connection (RFC 9113). Its owner submits requests, passes bytes in and out, and reads events.
 ///
-/// It does no I/O and has no clock. ``HTTP2Peer`` has the state of the connection, ``HTTP2Streams`` that of the streams. A
-/// violation of HTTP/2 by the server ends the session: it sends a GOAWAY with the error's code, reads nothing more, and is
-/// finished.
+/// It does no I/O and has no clock. ``HTTP2Peer`` has the state of the connection, and ``HTTP2Streams`` the state of the streams. If the
+/// server violates HTTP/2, the session sends a GOAWAY with the error's code, reads nothing more, and is finished.
 ///
 /// Not thread-safe: it belongs to one event loop.
 final class HTTP2Session {
     enum Event: Equatable {
-        /// The server's settings, the first or new ones; `nil` means no limit.
+        /// The server has sent SETTINGS; `nil` means no limit.
         case settings(maximumStreams: Int?)
         case goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer)
         case pingAnswered
     }
 
-    /// Thrown if the server makes the client queue more answers than it reads, or continues header blocks without end.
+    /// See ``HTTP2Violation/flood(_:)``.
     struct Flood: Error, Equatable {}
 
     enum Phase: Equatable {
@@ -26,8 +25,8 @@ final class HTTP2Session {
         case ended
     }
 
-    /// The connection's events since the owner last cleared them. Handled before ``HTTP2Streams/closed``, because a
-    /// GOAWAY names the last stream that was processed.
+    /// The connection's events since the owner last cleared them. The owner handles them before ``HTTP2Streams/closed``, because a GOAWAY
+    /// names the last stream that was processed.
     var events: [Event] = []
     var streams: HTTP2Streams
     /// The server's violation of HTTP/2, if there was one.
@@ -49,10 +48,7 @@ final class HTTP2Session {
     private var unfinished: [Int32] = []
     private var cancelled: [Int32] = []
 
-    /// - Parameters:
-    ///   - authority: the value of `:authority`.
-    ///   - maximumStreams: the maximum number of concurrent requests.
-    ///   - firstStream: the stream identifier of the first request.
+    /// - Parameter maximumStreams: the maximum number of concurrent requests.
     init(authority: HeaderText, maximumStreams: Int, firstStream: Int32 = 1) {
         streams = HTTP2Streams(capacity: maximumStreams)
         writer = RequestWriter(authority: authority)
@@ -60,7 +56,7 @@ final class HTTP2Session {
         control.writePreface()
     }
 
-    /// Creates a session for one request that is not a notification. The fields of its answer are kept.
+    /// A session for one request that is not a notification. It keeps all fields of the answer.
     /// - Parameter maximumBodySize: the maximum number of bytes of the answer's body.
     convenience init(for request: HTTP2Request, maximumBodySize: Int) {
         self.init(authority: HeaderText(request.authority), maximumStreams: 1)
@@ -70,8 +66,8 @@ final class HTTP2Session {
         _ = openStream()
     }
 
-    /// Frees the memory, because the channel may need a while to close. The session must not be used afterwards, and
-    /// none of its methods may be on the stack.
+    /// Frees the memory, because the channel may need a while to close. Afterwards the session must not be used. None of its methods may be
+    /// on the stack.
     func release() {
         phase = .ended
         streams = HTTP2Streams(capacity: 0)
@@ -80,8 +76,8 @@ final class HTTP2Session {
 
     // MARK: Requests
 
-    /// Opens a stream for a notification. There must be a free slot.
-    /// - Returns: the stream; `nil` if the session accepts no more requests, as after a GOAWAY.
+    /// Opens a stream for a notification.
+    /// - Returns: the stream; `nil` if no slot is free, or the session accepts no more requests, as after a GOAWAY.
     func submit(
         _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
     ) -> Int32? {
@@ -156,7 +152,7 @@ final class HTTP2Session {
             if let slot = streams.slot(of: unfinished[place]),
                 !writer.writeBody(of: slot, window: &peer.window, into: &buffer)
             {
-                // This stream's window is empty; those of others may not be.
+                // This stream's window is empty, but other streams may have one.
                 place += 1
             } else {
                 unfinished.remove(at: place)
@@ -173,13 +169,13 @@ final class HTTP2Session {
         return true
     }
 
-    /// Ends cancelled streams. Those that were answered in the meantime have already ended.
+    /// Ends cancelled streams, except those that were answered in the meantime.
     private func resetCancelled() {
         guard !cancelled.isEmpty else { return }
         for stream in cancelled {
             let index = streams.index(of: stream)
             guard index >= 0 else { continue }
-            // A GOAWAY of this side ends all streams, and nothing follows it.
+            // Nothing may follow a GOAWAY of this side, which ends all streams.
             if phase != .ended, streams.slots.pointer(index).pointee.isOpen { control.reset(stream, .cancel) }
             streams.close(index, code: .cancel)
         }
@@ -230,7 +226,7 @@ final class HTTP2Session {
         return offset
     }
 
-    /// Ends what a violation ends: the session or a stream.
+    /// Ends the session or the stream that the violation concerns.
     private func record(_ violation: HTTP2Violation) throws(Flood) {
         switch violation {
         case .connection(let code, let text):

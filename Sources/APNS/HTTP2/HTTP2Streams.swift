@@ -14,17 +14,17 @@ struct Blockage: Equatable {
     var written: Int
 }
 
-/// The streams of a session: the slots of their requests, which of them are open or have ended, and what the server sends
-/// on them (RFC 9113 §5.1, §8.1).
+/// The streams of a session (RFC 9113 §5.1, §8.1): the slots of their requests, their states, and the rules for the server's frames on
+/// them.
 struct HTTP2Streams: ~Copyable {
     /// The initial windows, until SETTINGS or WINDOW_UPDATE change them (RFC 9113 §6.9.2).
     static let defaultWindow = 65_535
 
-    /// The slots of all streams. Those of streams that have ended are kept until the owner has read the answers.
+    /// The slots of all streams. A stream that has ended keeps its slot until the owner has read the answer.
     private(set) var slots: RequestSlots
-    /// The streams that have ended since the owner last cleared them, one per notification.
+    /// The streams that have ended since the owner last cleared this.
     var closed: [ClosedStream] = []
-    /// The number of streams whose HEADERS have been sent and that have not ended.
+    /// The number of streams that were opened by their HEADERS and have not ended.
     private(set) var openCount = 0
     /// The highest stream whose HEADERS have been sent: higher ones are idle (RFC 9113 §5.1.1).
     private var lastOpened: Int32 = 0
@@ -38,7 +38,6 @@ struct HTTP2Streams: ~Copyable {
         table = StreamTable(capacity: capacity)
     }
 
-    /// Takes a free slot for a stream.
     /// - Returns: the index of the slot; `nil` if none is free.
     mutating func insert(_ stream: Int32) -> Int32? {
         guard let index = slots.take() else { return nil }
@@ -82,8 +81,8 @@ struct HTTP2Streams: ~Copyable {
         close(index, code: code)
     }
 
-    /// Closes the requests above a stream, which will not be processed, and the unsent ones, which must not be sent
-    /// (RFC 9113 §6.8).
+    /// Closes the requests above the last stream, because the server will not process them, and the unsent requests, because they must not
+    /// be sent (RFC 9113 §6.8).
     mutating func closeUnprocessed(above last: Int32) {
         var index = slots.oldest
         while index >= 0 {
@@ -98,7 +97,7 @@ struct HTTP2Streams: ~Copyable {
         }
     }
 
-    /// Frees a slot, and forgets its stream if that has not ended.
+    /// Frees a slot, and forgets its stream if it has not ended.
     mutating func release(_ index: Int32) {
         let slot = slots.pointer(index)
         if !slot.pointee.hasEnded { forget(slot, index) }
@@ -121,7 +120,7 @@ struct HTTP2Streams: ~Copyable {
         return count
     }
 
-    /// Moves the deadlines of all requests, up to the latest that a request can have now.
+    /// Moves the deadlines of all requests, but not beyond `latest`.
     func moveDeadlines(by time: TimeAmount, latest: NIODeadline) {
         var index = slots.oldest
         while index >= 0 {
@@ -133,7 +132,7 @@ struct HTTP2Streams: ~Copyable {
 
     // MARK: DATA (§6.1)
 
-    /// Reads DATA of a stream; ignores that of one that has ended.
+    /// Reads DATA. Ignores it if the stream has ended.
     mutating func readData(
         _ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>, _ control: inout ControlFrames
     ) throws(HTTP2Violation) {
@@ -267,14 +266,12 @@ struct HTTP2Streams: ~Copyable {
         }
     }
 
-    /// Returns the oldest open request of which more could be written if the server granted a window; `nil` if there is
-    /// none.
+    /// Returns the oldest open request that waits for a flow-control window; `nil` if there is none.
     ///
-    /// Excludes requests that wait for a free stream, because the answers to others end that wait.
+    /// Requests that wait for a free stream are excluded: answers to other requests end that wait.
     /// - Parameters:
-    ///   - limit: only requests with an earlier deadline are considered: younger ones may just be waiting for a
-    ///     round trip.
-    ///   - window: the connection's.
+    ///   - limit: excludes requests with a later deadline. They may just be waiting for a round trip.
+    ///   - window: the connection's window.
     func blockage(dueBefore limit: NIODeadline, window: Int) -> Blockage? {
         var index = slots.oldest
         while index >= 0 {
@@ -293,8 +290,8 @@ struct HTTP2Streams: ~Copyable {
 
 /// The slots of the streams that have not ended.
 ///
-/// Identifiers of new streams are consecutive, so each has its own place in a table. A stream that is still open when
-/// its place is needed again moves to a dictionary.
+/// Identifiers of new streams are consecutive, so each stream has a place in a table. If a stream is still open when another needs its
+/// place, it moves to a dictionary.
 private struct StreamTable: ~Copyable {
     private let places: UnsafeMutablePointer<Int32>
     private let mask: Int32

@@ -14,10 +14,10 @@ struct HeaderBlock {
     /// True if a field is malformed (RFC 9113 §8.1.1).
     fileprivate var hasMalformedField = false
     fileprivate var continuations = 0
-    /// The size of the block's fields in bytes. Streams that have ended have no slot to count them in.
+    /// The size of the block's fields in bytes. Counted here too, because a stream that has ended has no slot.
     fileprivate var size: Int32 = 0
 
-    /// No server needs this many for 16 KiB of fields.
+    /// Header fields of 16 KiB never need more CONTINUATION frames.
     static let maximumContinuations = 64
     /// The maximum size in bytes of a response's header fields, including those of interim responses.
     static let maximumSize: Int32 = 16 * 1024
@@ -26,8 +26,8 @@ struct HeaderBlock {
         (self.stream, self.endsStream, self.isTrailer) = (stream, endsStream, isTrailer)
     }
 
-    /// True if the complete block is malformed. An answer is interim responses, one final response, a body, and trailers
-    /// (RFC 9113 §8.1).
+    /// True if the complete block is malformed. An answer consists of interim responses, one final response, a body, and trailers (RFC 9113
+    /// §8.1).
     var isMalformed: Bool {
         hasMalformedField || !(hasStatus || isTrailer) || (isTrailer && !endsStream) || (isInterim && endsStream)
     }
@@ -37,12 +37,13 @@ struct HeaderBlock {
 struct HeaderBlockReader: ~Copyable {
     /// True if `apns-unique-id` is read from answers.
     var keepsUniqueIDs = false
-    /// The last value of each field of the final answer that has no place in the slot; `nil` if they are not kept.
+    /// The fields of the final response that have no place in the slot; `nil` if they are not kept. Of a repeated field, only the last
+    /// value is kept.
     var fields: [String: String]?
     /// The block that CONTINUATION frames will complete, if there is one.
     private(set) var incomplete: HeaderBlock?
     private(set) var decoder = HPACKDecoder()
-    /// The beginning of a field that the next CONTINUATION continues; at most two strings of the decoder's maximum size.
+    /// The beginning of a field that the next CONTINUATION completes. At most two strings of ``HPACKDecoder/maximumStringSize``.
     private var partial: [UInt8] = []
 
     /// Returns the incomplete block for its next CONTINUATION (§6.10).
@@ -59,7 +60,7 @@ struct HeaderBlockReader: ~Copyable {
     /// (§4.3).
     /// - Parameters:
     ///   - isLast: true for the block's last part.
-    ///   - slot: the slot of the block's stream; `nil` if that has ended.
+    ///   - slot: the slot of the block's stream; `nil` if the stream has ended.
     /// - Returns: the block if it is complete.
     mutating func read(
         _ fragment: UnsafeBufferPointer<UInt8>, isLast: Bool, of block: HeaderBlock,
@@ -104,7 +105,7 @@ struct HeaderBlockReader: ~Copyable {
     private mutating func take(
         _ field: HPACKField, of slot: UnsafeMutablePointer<RequestSlot>?, _ block: inout HeaderBlock
     ) throws(HTTP2Violation) {
-        // The overhead is that of §6.5.2. The server knows the limit from SETTINGS, but need not respect it.
+        // Counted as in §6.5.2. The server knows the limit from SETTINGS, but need not respect it.
         let size = Int32(clamping: field.name.count + field.value.count + HPACKDynamicTable.overhead)
         block.size += size
         slot?.pointee.headerSize += size
@@ -141,7 +142,7 @@ struct HeaderBlockReader: ~Copyable {
     ) -> Bool {
         block.hasOtherFields = true
         guard block.hasStatus || block.isTrailer, name.isFieldName, value.isFieldValue else { return false }
-        // Only the final response's fields are kept; those of others must be valid, too.
+        // Only the fields of the final response are kept, but all must be valid.
         let isKept = !block.isInterim && !block.isTrailer
         switch name.count {
         case 2 where name.equals("te"): return value.equals("trailers")
@@ -170,7 +171,7 @@ struct HeaderBlockReader: ~Copyable {
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// Returns true if the bytes are those of a text.
+    /// Returns true if the bytes are the same as those of the text.
     func equals(_ text: StaticString) -> Bool {
         guard let baseAddress, count == text.utf8CodeUnitCount else { return isEmpty && text.utf8CodeUnitCount == 0 }
         return memcmp(baseAddress, text.utf8Start, count) == 0
@@ -200,7 +201,7 @@ extension UnsafeBufferPointer<UInt8> {
             }
     }
 
-    /// True without NUL, line feed or carriage return, and without white space at either end (§8.2.1).
+    /// True if there is no NUL, line feed or carriage return, and no white space at either end (§8.2.1).
     fileprivate var isFieldValue: Bool {
         guard let first, let last else { return true }
         func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }

@@ -1,13 +1,13 @@
 import NIOCore
 import Sockets
 
-/// Whether the way to APNs is good: of a pool, and of each of its connections. No I/O.
+/// The health of the path to APNs: of a pool, and of each of its connections. No I/O.
 ///
-/// Three questions, each with a type below: does a connection still answer (``Responsiveness``), is the whole pool answered
-/// (``AnswerDrought``), and which connection has not answered a request (``UnansweredRequests``)? ``PeerLiveness`` asks whether the
-/// server of a connection reads at all.
+/// The types below answer three questions. Does a connection still answer (``Responsiveness``)? Do any of the pool's connections answer
+/// (``AnswerDrought``)? Which connection did not answer a request (``UnansweredRequests``)? ``PeerLiveness`` decides if the server of a
+/// connection reads at all.
 struct PathHealth {
-    /// The age from which a request is expected to have been written.
+    /// An older request should have been written.
     private static let roundTrip = TimeAmount.milliseconds(500)
 
     private var drought = AnswerDrought()
@@ -26,7 +26,7 @@ struct PathHealth {
         if answered { connection.record.isSuspect = false }
     }
 
-    /// Records whether a flow-control window blocks a connection's requests.
+    /// Records if a flow-control window blocks a connection's requests.
     func recordWindow(of connection: HTTP2Connection, _ configuration: HTTP2PoolConfiguration, now: NIODeadline) {
         guard connection.isUsable else { return }
         let limit = now + configuration.requestTimeout - Self.roundTrip
@@ -47,7 +47,7 @@ struct PathHealth {
 
     /// Records that a connection is retired as unresponsive.
     /// - Parameter all: all connections of the pool.
-    /// - Returns: true if there must be a pause before the next one; if others are answered, it probably will be, too.
+    /// - Returns: true if there must be a pause before the next connection, because no other connection is answered either.
     mutating func recordUnresponsive(among all: [HTTP2Connection]) -> Bool {
         defer { drought.foundUnresponsive() }
         guard drought.isPending else { return false }
@@ -61,8 +61,8 @@ struct PathHealth {
         unanswered.forget(connection: connection.id)
     }
 
-    /// Finds out whether requests are answered. From the beginning of a drought new connections are preferred to the
-    /// present ones, so that further requests need not wait for the deadlines of earlier ones.
+    /// Decides if a drought has begun. New connections are then preferred to the present ones, so that further requests need not wait for
+    /// the deadlines of earlier ones.
     /// - Returns: true if a drought has begun.
     mutating func check(_ connections: [HTTP2Connection], inFlight: Int, now: NIODeadline) -> Bool {
         let before = drought.state
@@ -74,9 +74,9 @@ struct PathHealth {
 
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { drought.stoodStill(for: time, now: now) }
 
-    /// Chooses the connection for a request that may have gone unanswered.
-    /// - Returns: the least busy connection of those that have not refused it, else of those that have; and, if there is
-    ///   none, one that did not answer it.
+    /// Chooses the connection for a request that may have gone unanswered before.
+    /// - Returns: the least busy connection, preferably one that has not refused the request. If all have let it time out, one of them, as
+    ///   `excluded`.
     func choose(
         from connections: [HTTP2Connection], for id: APNSID
     ) -> (best: HTTP2Connection?, excluded: HTTP2Connection?) {
@@ -97,13 +97,13 @@ struct PathHealth {
 
 /// Decides whether a connection that is alive is still useful.
 ///
-/// A load balancer that answers PINGs in front of a dead backend looks alive forever. Only its requests show that it is
-/// not: they are not answered, or cannot be written.
+/// A load balancer in front of a dead backend answers PINGs, so it looks alive forever. Only requests show the problem: they are not
+/// answered, or cannot be written.
 struct Responsiveness {
-    /// The number of missed deadlines with no answer between them that makes a connection unresponsive.
+    /// A connection is unresponsive after this many missed deadlines without an answer between them.
     static let limit = 3
 
-    /// Requests that have exceeded their deadline since the last answer.
+    /// The number of requests that have exceeded their deadline since the last answer.
     private(set) var missed = 0
     /// The reason to retire the connection, if there is one.
     private(set) var fault: String?
@@ -133,8 +133,8 @@ struct Responsiveness {
 
     /// Records that a request exceeded its deadline.
     /// - Parameters:
-    ///   - submitted: when it was submitted.
-    ///   - timeout: the time that it had.
+    ///   - submitted: the time when it was submitted.
+    ///   - timeout: the time between submission and deadline.
     mutating func missedDeadline(submitted: NIODeadline, timeout: TimeAmount) {
         missed += 1
         guard fault == nil else { return }
@@ -150,7 +150,7 @@ struct Responsiveness {
         blockedSince = blockedSince.moved(by: time, now: now)
     }
 
-    /// Records whether a flow-control window blocks a request.
+    /// Records if a flow-control window blocks a request.
     /// - Parameter patience: the time for which it may be blocked without progress.
     mutating func look(_ blockage: Blockage?, patience: TimeAmount, now: NIODeadline) {
         guard let blockage, blockage == self.blockage else {
@@ -162,30 +162,29 @@ struct Responsiveness {
     }
 }
 
-/// Decides whether all of a pool's requests go unanswered.
+/// Decides if all of a pool's requests go unanswered.
 ///
-/// Only requests submitted after the last answer count: a few lost answers of a burst say nothing about requests sent
-/// now.
+/// Only requests submitted after the last answer count. If some answers of an earlier burst are lost, that shows nothing about requests
+/// sent now.
 struct AnswerDrought {
     enum State {
         /// Requests are answered, or nothing is known.
         case answered
         /// No request is answered, although connections can be made.
         case unanswered
-        /// The last requests were not answered, and none has been sent for a while.
+        /// The last requests were not answered, and no request has been sent for a while.
         case unansweredLately
     }
 
-    /// The time for which requests may wait while none is answered.
+    /// Requests may wait for this time while none is answered.
     static let patience = TimeAmount.seconds(5)
-    /// The time after the last request for which the state stays at ``State/unanswered``. After that, other
-    /// workers may be sending successfully what failed here.
+    /// The state stays ``State/unanswered`` for this time after the last request. Later, other workers may be sending successfully what
+    /// failed here.
     static let currency = TimeAmount.seconds(15)
-    /// The time for which it then stays at ``State/unansweredLately``, so that pauses between attempts do not
-    /// look like a recovery.
+    /// Then it stays ``State/unansweredLately`` for this time, so that pauses between attempts do not look like a recovery.
     static let memory = TimeAmount.minutes(10)
     private(set) var state = State.answered
-    /// True while requests have been submitted since the last answer, and none has been answered.
+    /// True if requests have been submitted since the last answer.
     private(set) var isPending = false
 
     private var waited = TimeAmount.zero
@@ -194,7 +193,7 @@ struct AnswerDrought {
     private var lastLook = NIODeadline.distantPast
     private var lastActivity = NIODeadline.distantPast
 
-    /// Adds the activity of one connection since it was last asked.
+    /// Adds a connection's activity since the last ``look(inFlight:now:)``.
     mutating func add(submitted: Int, answered: Bool) {
         self.submitted += submitted
         if answered { self.answered = true }
@@ -217,7 +216,7 @@ struct AnswerDrought {
         if waited >= Self.patience { state = .unanswered }
     }
 
-    /// Records that the process did not run for some time, in which it has not waited.
+    /// Records that the process did not run for some time, so that the requests did not wait.
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { lastLook = lastLook.moved(by: time, now: now) }
 
     /// Records that a connection was retired as unresponsive.
@@ -230,7 +229,7 @@ struct AnswerDrought {
 
 /// The requests that connections did not answer, so that they are resent on others.
 ///
-/// A request is identified by its `apns-id`, which is the same at each attempt. Bounded: the newest replace the oldest.
+/// A request is identified by its `apns-id`, which is the same at each attempt. The newest replace the oldest.
 struct UnansweredRequests {
     /// The number of requests that are kept.
     static let capacity = 256
@@ -248,7 +247,7 @@ struct UnansweredRequests {
 
     /// - Parameters:
     ///   - connection: the identifier of the connection that did not answer.
-    ///   - isRefusal: true if it refused the request at once; without another connection the request is resent on it.
+    ///   - isRefusal: true if it refused the request at once. The request is resent on it if there is no other connection.
     mutating func insert(_ id: APNSID, connection: Int, isRefusal: Bool) {
         let entry = Entry(id: id, connection: connection, isRefusal: isRefusal)
         guard entries.count == Self.capacity else { return entries.append(entry) }
@@ -256,12 +255,12 @@ struct UnansweredRequests {
         oldest = (oldest + 1) % Self.capacity
     }
 
-    /// The end of a request on a connection, the worst last.
+    /// The past of a request on a connection; the worst is the greatest.
     enum Past: Comparable {
         case none, refused, timedOut
     }
 
-    /// Returns the worst end that a request has had on a connection.
+    /// Returns the worst past of a request on a connection.
     func past(of id: APNSID, on connection: Int) -> Past {
         var past = Past.none
         for entry in entries where entry.id == id && entry.connection == connection {
@@ -273,7 +272,7 @@ struct UnansweredRequests {
     /// Removes the entries of a closed connection.
     mutating func forget(connection: Int) {
         guard entries.contains(where: { $0.connection == connection }) else { return }
-        // Restores the order of age before entries are removed.
+        // Brings the oldest entry to the front first.
         entries = (entries[oldest...] + entries[..<oldest]).filter { $0.connection != connection }
         oldest = 0
     }

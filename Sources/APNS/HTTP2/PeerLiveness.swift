@@ -5,29 +5,27 @@ import Sockets
 public struct HTTP2Limits: Sendable {
     /// The maximum number of concurrent requests, even if the server allows more.
     public var maximumStreams: Int
-    /// The time without a read after which the peer is sent a PING while requests are in flight.
+    /// While requests are in flight, the peer is sent a PING after this time without a read.
     public var pingAfter: TimeAmount = .seconds(15)
-    /// The same while none is in flight: Apple allows a PING after an hour of inactivity ("Sending notification
-    /// requests to APNs").
+    /// The same while no request is in flight. Apple allows a PING after an hour of inactivity ("Sending notification requests to APNs").
     public var idlePingAfter: TimeAmount = .hours(1)
-    /// The time without a read after which a PING goes with the next request: a NAT or a firewall on the way may have
-    /// forgotten the connection.
+    /// After this time without a read, a PING goes with the next request, because a NAT or a firewall may have forgotten the connection.
     public var wakeAfter: TimeAmount = .seconds(5)
-    /// The timeout of the answer to that PING, or four times the duration of the TLS handshake if that is longer.
+    /// The timeout of the answer to the PING of ``wakeAfter``, or four times the duration of the TLS handshake if that is longer.
     public var wakeTimeout: TimeAmount = .milliseconds(1500)
-    /// The timeout of the answer to another PING.
+    /// The timeout of the answer to a PING of ``pingAfter`` or ``idlePingAfter``.
     public var pingTimeout: TimeAmount = .seconds(5)
     /// The timeout from the end of the TLS handshake to the server's SETTINGS.
     public var settingsTimeout: TimeAmount = .seconds(5)
-    /// The time for which the server may read so little that nothing more can be written.
+    /// The server may read so little that nothing more can be written for this time.
     public var stallTimeout: TimeAmount = .seconds(20)
-    /// The age at which the connection is replaced; `nil` for never.
+    /// The connection is replaced at this age; `nil` for never.
     var lifetime: TimeAmount?
 
     public init(maximumStreams: Int = 1000) { self.maximumStreams = maximumStreams }
 }
 
-/// Decides by time whether the server of a connection still reads and answers, without any I/O.
+/// Decides by time if the server of a connection still reads and answers, without any I/O.
 struct PeerLiveness {
     enum Check: Equatable {
         case nothing
@@ -39,10 +37,10 @@ struct PeerLiveness {
 
     private var lastRead = NIODeadline.distantPast
     private var pingSent: NIODeadline?
-    /// True if that PING went with the first request after idleness.
+    /// True if the PING of ``pingSent`` went with the first request after idleness.
     private var isWaking = false
     private var handshakeTime = TimeAmount.zero
-    /// The time since which nothing more could be written; `nil` if more can be.
+    /// The time when writing became impossible; `nil` if it is possible.
     private var stalledSince: NIODeadline?
     /// True if a router or firewall forgot the connection while it was idle.
     private(set) var isStale = false
@@ -53,12 +51,12 @@ struct PeerLiveness {
     func silence(now: NIODeadline) -> TimeAmount { now - lastRead }
 
     /// Records the end of the TLS handshake.
-    /// - Parameter duration: the time that it took; zero if unknown.
+    /// - Parameter duration: the duration of the handshake; zero if unknown.
     mutating func connected(after duration: TimeAmount, now: NIODeadline) {
         (handshakeTime, lastRead) = (duration, now)
     }
 
-    /// Records that a PING goes with the first request after idleness, unless one is unanswered.
+    /// Records that a PING goes with the first request after idleness, unless another PING is unanswered.
     /// - Returns: true if the PING must be sent.
     mutating func wakes(now: NIODeadline) -> Bool {
         guard pingSent == nil else { return false }
@@ -75,19 +73,19 @@ struct PeerLiveness {
         stalledSince = isWritable ? nil : stalledSince ?? now
     }
 
-    /// Records that the process did not run for some time, in which nothing could be read.
+    /// Records that the process did not run for some time, so that nothing could be read.
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
         lastRead = lastRead.moved(by: time, now: now)
         pingSent = pingSent?.moved(by: time, now: now)
         stalledSince = stalledSince?.moved(by: time, now: now)
     }
 
-    /// Returns what must be done for a server that is silent or does not read.
+    /// Returns the next action if the server is silent or does not read.
     /// - Parameter isBusy: true if requests are in flight.
     mutating func check(
         isBusy: Bool, _ limits: HTTP2Limits, now: NIODeadline
     ) -> Check {
-        // Applies even if the server still sends: it is alive, but useless.
+        // Also if the server still sends: it is alive, but useless.
         if let stalledSince, now - stalledSince > limits.stallTimeout {
             return .close("the server has read nothing for \(limits.stallTimeout.formatted)")
         }

@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// The header fields of a request, in the order in which they are sent.
+/// The header fields of a request, in the order of sending.
 ///
 /// Source: Apple, "Sending notification requests to APNs" and "Sending broadcast push notification requests to APNs".
 enum RequestHeaders {
@@ -12,7 +12,7 @@ enum RequestHeaders {
         _ slot: UnsafeMutablePointer<RequestSlot>, authority: UnsafeBufferPointer<UInt8>,
         authorization: UnsafeBufferPointer<UInt8>?
     ) -> Int {
-        // Names, numbers, the ID and other values of known size.
+        // 512 bytes cover names, numbers, the ID and other values of known size.
         var count = 512 + authority.count + (authorization?.count ?? 0)
         count += slot.pointee.notification?.deviceToken.hex.readableBytes ?? 0
         count += slot.pointee.notification?.topic.readableBytes ?? 0

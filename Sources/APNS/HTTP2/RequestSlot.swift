@@ -2,13 +2,12 @@ import NIOCore
 
 /// The state of one request, in memory that does not move.
 struct RequestSlot {
-    /// The caller's identifier of the request.
     var tag: UInt64 = 0
     /// The HTTP/2 stream; 0 while the slot is free.
     var stream: Int32 = 0
     /// The index of the request's authorization in the session's list; -1 for none.
     var authorization = -1
-    /// The notification. It is read when the frames are written, not when the request is submitted.
+    /// Read when the frames are written, not when the request is submitted.
     var notification: Notification?
     /// True if HEADERS have been written.
     var isOpen = false
@@ -32,14 +31,14 @@ struct RequestSlot {
     var uniqueID: APNSID?
     /// The size of the response's header fields so far, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
     var headerSize: Int32 = 0
-    /// The number of bytes of the response's body so far, and of DATA since the last WINDOW_UPDATE.
+    /// The size of the response's body so far, in bytes; and the bytes of DATA since the last WINDOW_UPDATE.
     var bodySize: Int64 = 0
     var unacknowledged = 0
     /// The part of the response's body that is kept.
     var body: ByteBuffer?
-    /// True if the stream was reset because the body is longer than any of APNs': the status is the answer.
+    /// True if the stream was reset because the body is longer than any of APNs' bodies. The status still counts.
     var isCut = false
-    /// The neighbours in the order of submission, which is the order of deadlines; -1 at the ends.
+    /// The neighbours in the order of submission, which is also the order of deadlines; -1 at the ends.
     var previous: Int32 = -1
     var next: Int32 = -1
     var deadline: NIODeadline = .distantFuture
@@ -54,8 +53,8 @@ extension UnsafeMutablePointer<RequestSlot> {
         return length < 0 || length == pointee.bodySize || status == 204 || status == 304
     }
 
-    /// Returns the answer of a stream that ended without an error, if a status was received and its body is whole or was
-    /// cut by this side. A method of the pointer, because a method of the slot would copy all of it.
+    /// Returns the answer of a stream that ended without an error: a status, and a body that is whole or was cut by this side. A method of
+    /// the pointer, because a method of the slot would copy all of it.
     func response() -> Response? {
         guard pointee.status > 0, isWhole || pointee.isCut else { return nil }
         var response = Response(
@@ -75,7 +74,7 @@ extension UnsafeMutablePointer<RequestSlot> {
     }
 }
 
-/// The slots of one connection: a fixed block; free slots form a stack, used ones a list in order of submission.
+/// The slots of one connection, in a fixed block. Free slots form a stack, and used ones a list in order of submission.
 struct RequestSlots: ~Copyable {
     let capacity: Int
     private let slots: UnsafeMutablePointer<RequestSlot>

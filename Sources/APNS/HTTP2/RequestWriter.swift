@@ -7,12 +7,12 @@ struct RequestWriter: ~Copyable {
     var request: HTTP2Request?
 
     private let authority: HeaderText
-    /// Every authorization so far; the last one is for new requests.
+    /// Every authorization so far. New requests use the last one.
     private var authorizations: [HeaderText] = []
 
     init(authority: HeaderText) { self.authority = authority }
 
-    /// Returns the place of a request's authorization, which is for new requests from now on; -1 for none.
+    /// Returns the place of an authorization in ``authorizations``, where new ones are added; -1 for none.
     mutating func place(of authorization: HeaderText?) -> Int {
         guard let authorization else { return -1 }
         if authorization !== authorizations.last { authorizations.append(authorization) }
@@ -80,7 +80,7 @@ struct RequestWriter: ~Copyable {
     }
 
     /// Writes DATA as far as both windows allow (RFC 9113 §6.1, §6.9).
-    /// - Parameter window: the connection's.
+    /// - Parameter window: the connection's window.
     /// - Returns: true if the request is completely written.
     func writeBody(
         of slot: UnsafeMutablePointer<RequestSlot>, window: inout Int, into buffer: inout ByteBuffer

@@ -1,12 +1,11 @@
 import Glibc
 
-/// The value of a `Retry-After` field (RFC 9110 §10.2.3): seconds, or a time.
+/// Reads the value of a `Retry-After` field (RFC 9110 §10.2.3): seconds, or a time.
 public enum RetryAfter {
     /// The longest wait in seconds, one day; longer ones are reduced to it.
     static let longest: Int32 = 86_400
     private static let months = Array("JanFebMarAprMayJunJulAugSepOctNovDec".utf8)
 
-    /// Returns the seconds to wait, from 0 to ``longest``; `nil` for a value that is neither a number nor a time.
     static func seconds(_ value: UnsafeBufferPointer<UInt8>) -> Int32? {
         seconds(value, now: Int64(time(nil)))
     }
@@ -17,7 +16,7 @@ public enum RetryAfter {
         let value = Array(value)
         guard !value.isEmpty else { return nil }
         if value.allSatisfy(isDigit) {
-            // Regardless of the number of digits.
+            // Any number of digits is allowed.
             let digits = value.drop { $0 == UInt8(ascii: "0") }
             return digits.count > 9 ? longest : Int32(clamping: min(number(digits) ?? 0, Int(longest)))
         }

@@ -6,7 +6,6 @@ public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
     public struct Credentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
         /// The user name; no colons.
         public var user: String
-        /// The password; can be empty.
         public var password: String
 
         public init(user: String, password: String) {
@@ -14,9 +13,7 @@ public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
             self.password = password
         }
 
-        /// A placeholder; the contents are not shown.
         public var description: String { "(not shown)" }
-        /// Empty; the contents are not shown.
         public var customMirror: Mirror { Mirror(self, children: []) }
     }
 
@@ -104,7 +101,7 @@ extension HTTPProxy {
     /// Returns the proxy for an endpoint from the environment: `HTTPS_PROXY` or `https_proxy`, unless `NO_PROXY` or
     /// `no_proxy` exempts the endpoint. Upper case has priority; an empty variable counts as unset.
     /// - Returns: `nil` if no proxy should be used.
-    /// - Throws: ``Invalid``, naming the variable.
+    /// - Throws: ``Invalid``, which names the variable.
     public static func fromEnvironment(
         _ environment: [String: String], for endpoint: APNSEndpoint
     ) throws(Invalid) -> HTTPProxy? {
@@ -173,7 +170,7 @@ struct ProxyExceptions {
 
     private static func entry(_ word: Substring) throws(HTTPProxy.Invalid) -> Entry {
         if word == "*" { return .everything }
-        // Before looking for a port: an IPv6 address without brackets has colons itself.
+        // Before a port is searched for, because an IPv6 address without brackets has colons itself.
         if let network = AddressRange(word) { return .network(network, port: nil) }
         guard !word.contains("/") else {
             throw HTTPProxy.Invalid(description: "“\(word)” is not a network such as 10.0.0.0/8 or fd00::/8")

@@ -2,7 +2,7 @@ import NIOCore
 import Sockets
 import TLS
 
-/// Opens a tunnel through a proxy: asks the proxy for it, then adds TLS in its own place in the pipeline.
+/// Opens a tunnel through a proxy, and then replaces itself with TLS in the pipeline.
 final class ProxyHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -22,8 +22,8 @@ final class ProxyHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// - Parameters:
     ///   - timeout: the timeout of the proxy's answer.
-    ///   - thenTLS: makes the handler that uses the tunnel.
-    ///   - onConnected: called when that handler has been added.
+    ///   - thenTLS: makes the TLS handler, which uses the tunnel.
+    ///   - onConnected: called when TLS has been added.
     init(
         _ proxy: HTTPProxy, to endpoint: APNSEndpoint, timeout: TimeAmount, thenTLS makeTLS: @escaping () -> TLSHandler,
         onConnected: @escaping () -> Void

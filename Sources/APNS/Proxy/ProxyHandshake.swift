@@ -3,26 +3,25 @@ import NIOCore
 
 /// The request to a proxy and the meaning of its answer, without any I/O.
 ///
-/// Only the head of the answer is HTTP: what follows is the tunnel's (RFC 9110 §9.3.6), and Content-Length and
-/// Transfer-Encoding must be ignored. An HTTP codec would have only one line to decode, and would have to return the
-/// bytes after it.
+/// Only the head of the answer is HTTP. The bytes after it belong to the tunnel (RFC 9110 §9.3.6), and Content-Length and Transfer-Encoding
+/// must be ignored. An HTTP codec would have only one line to decode, and would have to return the bytes after it.
 struct ProxyHandshake {
     enum Step: Equatable {
         case needsMore
         /// The tunnel is open; these bytes have already come through it.
         case connected(ByteBuffer)
-        /// The reason, in words that follow the proxy's name.
+        /// The reason, to be printed after the proxy's name.
         case failed(String)
     }
 
-    /// The maximum size in bytes of all heads together.
+    /// The maximum size in bytes of all response heads together.
     static let maximumSize = 16 * 1024
 
     private let endpoint: APNSEndpoint
     private let credentials: HTTPProxy.Credentials?
     private var received = ByteBuffer()
     private var size = 0
-    /// The number of bytes of the current head that were scanned, and true if its last line is empty so far.
+    /// The number of scanned bytes of the current head; and true if its last line is empty so far.
     private var scanned = 0
     private var lineIsEmpty = false
 
