@@ -2,7 +2,7 @@ import NIOCore
 import Sockets
 import TLS
 
-/// Connects a ``FeedbackSessionState`` to a socket. Reads only when tuples are requested.
+/// Connects a ``FeedbackSessionState`` to a socket. It reads only when tuples are requested.
 final class FeedbackHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
@@ -25,7 +25,7 @@ final class FeedbackHandler: ChannelInboundHandler {
         changed()
     }
 
-    /// Returns the tuples received so far, or waits for the next ones; returns none at the end.
+    /// Completes the promise with the received tuples, or with the next ones; with none at the end.
     func next(atMost count: Int, _ promise: EventLoopPromise<[FeedbackTuple]>) {
         precondition(asked == nil, "one at a time")
         asked = (count, promise)
@@ -39,7 +39,7 @@ final class FeedbackHandler: ChannelInboundHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if event is TLSHandshakeCompleted {
-            // From here on, data is read only when requested; until then it waits in the network.
+            // From now on, data is read only when requested. Until then it waits in the network.
             do {
                 try context.channel.syncOptions?.setOption(.autoRead, value: false)
             } catch {

@@ -3,9 +3,9 @@ import NIOCore
 import NIOPosix
 import Sockets
 
-/// One connection to a feedback service, which sends everything it has, forgets it, and closes.
+/// One connection to a feedback service. The service sends everything it has, forgets it, and closes.
 ///
-/// Nothing is read before it is requested: a slow consumer makes the service wait.
+/// Nothing is read before it is requested, so a slow consumer makes the service wait.
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
 public struct FeedbackSession: LoopBound {
@@ -73,13 +73,13 @@ public struct FeedbackSession: LoopBound {
         }.get()
     }
 
-    /// Makes the session end soon. The service forgets what it has sent, so that is still returned, for a few seconds
-    /// at most. Then ``next(atMost:)`` throws ``FeedbackError/stopped(_:)``, unless the service has reached its end.
+    /// Makes the session end within a few seconds. Until then ``next(atMost:)`` returns what the service has already sent, because the
+    /// service has forgotten it. Then ``next(atMost:)`` throws ``FeedbackError/stopped(_:)``, unless the service has reached its end.
     public func stop() {
         channel.eventLoop.execute { handler.value.stop() }
     }
 
-    /// Returns the number of bytes received of an incomplete tuple.
+    /// Returns the number of received bytes that are not yet a whole tuple.
     public func incompleteBytes() async throws -> Int {
         try await channel.eventLoop.submit { handler.value.state.tuples.remainingBytes }.get()
     }
@@ -94,15 +94,14 @@ public struct FeedbackSession: LoopBound {
     }
 }
 
-/// Decides when a feedback service is polled, without any I/O.
+/// Decides when to poll a feedback service, without any I/O.
 public struct FeedbackSchedule: Sendable {
     private let interval: TimeAmount
     public private(set) var next: NIODeadline
 
     /// - Parameters:
     ///   - interval: the time from the beginning of one poll to the next.
-    ///   - random: from 0 to 1, evenly distributed. It delays the first poll, so that processes started together do not
-    ///     poll together.
+    ///   - random: from 0 to 1, evenly distributed. Delays the first poll, so that processes started together do not poll together.
     public init(interval: TimeAmount, now: NIODeadline, random: Double) {
         self.interval = interval
         let spread = min(interval.nanoseconds / 10, TimeAmount.minutes(1).nanoseconds)

@@ -14,7 +14,7 @@ struct FeedbackSessionState {
         case end(FeedbackError?)
     }
 
-    /// The maximum time without data after a stop. The service has forgotten what is in flight, so it is waited for.
+    /// The maximum time without data after a stop. Data in flight is waited for, because the service has forgotten it.
     private static let silenceAtStop = TimeAmount.milliseconds(500)
     /// The maximum duration of the session after a stop.
     private static let stop = TimeAmount.seconds(5)
@@ -28,7 +28,7 @@ struct FeedbackSessionState {
     /// The end of the connection; `nil` before.
     private var ending: Result<Void, FeedbackError>?
     private var handshakeEnd: NIODeadline?
-    /// The time since which a request for tuples has been waiting.
+    /// The time when the request for tuples began to wait, or last received data.
     private var waitingSince: NIODeadline?
     private var stopEnd: NIODeadline?
 
@@ -38,11 +38,11 @@ struct FeedbackSessionState {
 
     var hasEnded: Bool { ending != nil }
 
-    /// The time at which to call ``timePassed(now:)``.
+    /// The time to call ``timePassed(now:)``.
     var deadline: NIODeadline? {
         guard ending == nil else { return nil }
         guard isConnected else { return handshakeEnd }
-        // Without a request, this side causes the silence: Redis may be unavailable.
+        // Without a request, this side causes the silence, because Redis may be unavailable.
         guard let waitingSince else { return nil }
         guard let stopEnd else { return waitingSince + silence }
         return min(stopEnd, waitingSince + min(Self.silenceAtStop, silence))
@@ -105,7 +105,7 @@ struct FeedbackSessionState {
             waitingSince = nil
             return .tuples(taken)
         }
-        // While much data waits in the network, a stop would otherwise never end.
+        // Otherwise a stop would not end while much data waits in the network.
         if let stopEnd, stopEnd <= now { end(.failure(.stopped(endpoint))) }
         switch ending {
         case nil:
@@ -125,7 +125,7 @@ struct FeedbackSessionState {
     }
 }
 
-/// The reason why a feedback service was not read to its end. Tuples read before are valid.
+/// The reason why a feedback service was not read to its end. Tuples that were returned before are valid.
 public enum FeedbackError: Error, Sendable, CustomStringConvertible {
     /// No connection could be made, or it was lost.
     case connection(APNSConnectionError)

@@ -3,7 +3,7 @@ import NIOCore
 
 /// A feedback service's report on one device.
 public struct FeedbackTuple: Sendable, Equatable {
-    /// The time at which the service found that the device no longer has the app, in seconds since 1970.
+    /// The time when the service found that the device no longer has the app, in seconds since 1970.
     public var seconds: UInt32
     public var token: DeviceToken
 
@@ -13,7 +13,7 @@ public struct FeedbackTuple: Sendable, Equatable {
     }
 }
 
-/// A parser of a feedback service's data, however the network splits it, without any I/O.
+/// A parser of a feedback service's data, which may arrive in any pieces. No I/O.
 ///
 /// A tuple is the time in seconds (4 bytes), the token's length (2 bytes), both big-endian, and the token.
 ///
@@ -25,7 +25,7 @@ public struct FeedbackTuples: Sendable {
 
     /// Bytes that can't be a tuple. Nothing after them can be parsed.
     public struct Malformed: Error, Equatable, Sendable, CustomStringConvertible {
-        /// The position of the tuple, in bytes from the first that the service sent.
+        /// The position of the tuple in bytes, from the beginning of the connection.
         public let offset: Int
         /// The length of the token according to the tuple.
         public let tokenLength: Int
@@ -46,7 +46,7 @@ public struct FeedbackTuples: Sendable {
 
     public init() {}
 
-    /// The number of bytes not yet returned as tuples. At the end, those of an incomplete tuple.
+    /// The number of bytes not yet returned as tuples. At the end of the connection, they are an incomplete tuple.
     public var remainingBytes: Int { bytes.readableBytes }
 
     public mutating func append(_ piece: ByteBuffer) {
@@ -62,7 +62,7 @@ public struct FeedbackTuples: Sendable {
     /// - Returns: `nil` until the tuple is complete.
     /// - Throws: ``Malformed``, also at each later call.
     public mutating func next() throws(Malformed) -> FeedbackTuple? {
-        // A tuple without a token is complete, and those after it can be parsed.
+        // A tuple without a token is complete, and the next ones can be parsed.
         while bytes.getInteger(at: bytes.readerIndex + 4, as: UInt16.self) == 0 {
             bytes.moveReaderIndex(forwardBy: Self.headerLength)
             offset += Self.headerLength

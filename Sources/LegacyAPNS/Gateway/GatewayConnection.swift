@@ -3,15 +3,15 @@ import Glibc
 import NIOCore
 import TLS
 
-/// One connection to the binary gateway: a thin handler between a TLS channel and the state that makes the decisions.
-/// Belongs to its channel's event loop.
+/// One connection to the binary gateway. It connects a TLS channel and a ``GatewayConnectionState``, which decides. Belongs to its
+/// channel's event loop.
 public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     public typealias InboundIn = ByteBuffer
     public typealias OutboundOut = ByteBuffer
 
     private(set) var state: GatewayConnectionState
     let endpoint: APNSEndpoint
-    /// True if this side closed the connection, and not the gateway.
+    /// True if this side closed the connection.
     private(set) var isGivenUp = false
     /// True once an error packet has arrived.
     private(set) var hasAnswer = false
@@ -56,7 +56,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
 
     // MARK: Sending
 
-    /// Sends a notification with the next batch. The connection must have capacity.
+    /// Sends a notification with the next batch. There must be capacity.
     func submit(_ notification: consuming Notification, tag: UInt64) {
         let estimate =
             notification.payload.readableBytes + notification.deviceToken.hex.readableBytes / 2
@@ -90,7 +90,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         state.left(position: written.position, now: context.eventLoop.now)
     }
 
-    /// Stops sending, and finds out the outcome of what was sent.
+    /// Stops sending, and closes when the outcome of everything sent is known.
     func drain() {
         let wasOpen = state.phase == .open
         let barrier = state.drain()
@@ -128,14 +128,15 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
 
     private func answered(_ packet: GatewayPacket) {
         hasAnswer = true
-        // Unsent frames belong to the notifications after the named one.
+        // Unsent frames belong to notifications after the one that the packet names.
         output.clear()
         let before = state.window.first
         let findings = state.answered(packet)
         let progress = Int(before - 1) + findings.confirmed.count
         for tag in findings.confirmed { owner?.connection(self, completed: tag, with: .confirmed) }
         if let named = findings.named { owner?.connection(self, completed: named.tag, with: .refused(named.status)) }
-        // Notifications must not be resent forever to a gateway that shuts down without having accepted any.
+        // A gateway that shuts down without having accepted anything must not count as progress: notifications would be resent to it
+        // forever.
         let made = findings.named != nil || progress > 0
         let discarded = RequestResult.notProcessed(made ? .discarded : .goingAway(reason: packet.status.name))
         for tag in findings.discarded { owner?.connection(self, completed: tag, with: discarded) }
@@ -152,7 +153,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     public func channelWritabilityChanged(context: ChannelHandlerContext) {
         state.writability(context.channel.isWritable)
         if context.channel.isWritable {
-            // Not synchronously: this may have been called by our own write.
+            // Not synchronously, because this may have been called by our own write.
             context.eventLoop.assumeIsolated().execute { self.owner?.connectionChanged(self) }
         }
         context.fireChannelWritabilityChanged()
@@ -234,7 +235,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         owner.connectionClosed(self, error: error)
     }
 
-    /// The reason for the end if no other was recorded.
+    /// The reason for the end, if no other reason was recorded.
     private var explanation: APNSConnectionError {
         switch state.phase {
         case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
@@ -245,10 +246,9 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     }
 }
 
-/// Counts the bytes written to the socket, below TLS, and those that the other side's kernel has acknowledged.
+/// Counts the bytes written to the socket, below TLS, and how many of them the other side's kernel has acknowledged.
 ///
-/// The kernel buffers what is written to a dead connection. Without this count, those notifications would be confirmed
-/// by age.
+/// The kernel buffers what is written to a dead connection. Without this count, these notifications would be confirmed by age.
 final class WrittenBytes: ChannelOutboundHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

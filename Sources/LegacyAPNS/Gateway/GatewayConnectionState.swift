@@ -3,20 +3,20 @@ import NIOCore
 import Sockets
 
 extension APNSConnectionError.HangUp {
-    /// The gateway closed after TLS, without an error packet, and before it had confirmed anything.
+    /// The gateway closed the connection after TLS, without an error packet, and before it had confirmed anything.
     static let beforeConfirmation = Self(
         "set up TLS and closed the connection without an answer; "
             + "it may not accept the client certificate for this environment")
 }
 
-/// The state of a connection to the gateway and its decisions, without any I/O: what can be sent, what is confirmed,
-/// and whether the other side is alive.
+/// The state of a connection to the gateway, without any I/O. It decides what can be sent, what is confirmed, and whether the other side is
+/// alive.
 struct GatewayConnectionState {
     enum Phase: Equatable {
         /// TCP and TLS are being set up.
         case connecting
         case open
-        /// Nothing more is sent; unconfirmed notifications are waited for.
+        /// Nothing more is sent. The connection waits for unconfirmed notifications.
         case draining
         case closed
     }
@@ -27,16 +27,16 @@ struct GatewayConnectionState {
         var unresponsive: String?
     }
 
-    /// The identifier from which the connection is replaced, long before identifiers run out at 2³².
+    /// From this identifier on, the connection is replaced, long before identifiers run out at 2³².
     static let wornOutIdentifier = UInt32(Int32.max)
 
     private(set) var phase = Phase.connecting
     private(set) var window = UnconfirmedWindow()
-    /// True if the gateway has accepted or named a notification on this connection.
+    /// True if a notification on this connection was confirmed, or named by an error packet.
     private(set) var isProven = false
     /// True if anything was sent.
     private(set) var hasSent = false
-    /// The last time at which something was sent or unconfirmed.
+    /// The last time when something was sent, or was unconfirmed.
     private(set) var lastUsed = NIODeadline.distantPast
     /// True if this side wants the connection to end.
     private(set) var isRetired = false
@@ -45,11 +45,11 @@ struct GatewayConnectionState {
     private(set) var openedAt = NIODeadline.distantPast
 
     let options: GatewayOptions
-    /// The maximum time for which written data may be unacknowledged.
+    /// Written data may be unacknowledged for this time.
     private let stallTimeout: TimeAmount
-    /// The age at which the connection is replaced; `nil` for never.
+    /// The connection is replaced at this age; `nil` for never.
     private let maximumAge: TimeAmount?
-    /// The time after its arrival from which a notification without an error packet counts as accepted.
+    /// A notification counts as accepted at this time after its arrival, if there was no error packet.
     private var confirmAfter: TimeAmount
     private var acknowledged = 0
     private var acknowledgedAt = NIODeadline.distantPast
@@ -73,7 +73,7 @@ struct GatewayConnectionState {
     /// True if less than a third of the window is free.
     var isNearlyFull: Bool { phase == .open && window.count * 3 > options.windowCount * 2 }
 
-    /// Returns how many notifications can be sent now.
+    /// Returns the number of notifications that can be sent now.
     /// - Parameter limit: the maximum number of unconfirmed notifications.
     func capacity(limit: Int) -> Int {
         guard phase == .open, isWritable, window.bytes < options.windowBytes else { return 0 }
@@ -104,8 +104,8 @@ struct GatewayConnectionState {
     /// Sets the time after which notifications are confirmed, including those already sent.
     mutating func confirm(after time: TimeAmount) { confirmAfter = time }
 
-    /// Records that everything sent so far was passed to the channel.
-    /// - Parameter position: the total number of bytes passed to it.
+    /// Records that everything sent so far was written to the channel.
+    /// - Parameter position: the total number of bytes written.
     mutating func left(position: Int, now: NIODeadline) {
         if !window.awaitsArrival { acknowledgedAt = now }
         lastUsed = now
@@ -115,8 +115,7 @@ struct GatewayConnectionState {
     mutating func writability(_ isWritable: Bool) { self.isWritable = isWritable }
 
     /// Stops sending.
-    /// - Returns: the identifier of the bad item to send, which reveals what was accepted; `nil` if none should be
-    ///   sent.
+    /// - Returns: the identifier of the barrier to send; `nil` for none. See ``GatewayFrame/writeBarrier(identifier:into:)``.
     mutating func drain() -> UInt32? {
         guard phase == .open else { return nil }
         phase = .draining
@@ -135,11 +134,11 @@ struct GatewayConnectionState {
             window.arrived(upTo: acknowledged, now: now)
         }
         var check = Check()
-        // An acknowledgement only means that the gateway's kernel has the data; the gateway needs time to read it.
+        // An acknowledgement means only that the gateway's kernel has the data. The gateway needs time to read it.
         check.confirmed = window.confirm(arrivedBefore: now - confirmAfter)
         if !check.confirmed.isEmpty { isProven = true }
         if window.count > 0 { lastUsed = now }
-        // Whatever keeps a notification from arriving, also if nothing is left to be acknowledged.
+        // Also if all written bytes are acknowledged, but a notification is not among them.
         if window.awaitsArrival, now - acknowledgedAt >= stallTimeout {
             check.unresponsive =
                 "no written data was acknowledged for \((now - acknowledgedAt).formatted)"
@@ -147,7 +146,7 @@ struct GatewayConnectionState {
         return check
     }
 
-    /// Records that the process did not run for some time. An error packet about what was sent before may have arrived.
+    /// Records that the process did not run for some time. An error packet may have arrived and not been read.
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
         acknowledgedAt = acknowledgedAt.moved(by: time, now: now)
         window.stoodStill(for: time, now: now)
@@ -160,7 +159,7 @@ struct GatewayConnectionState {
         return findings
     }
 
-    /// Records the end of the connection, and returns the tags in the window, whose outcome is unknown.
+    /// Records the end of the connection. Returns the tags in the window, whose outcome is unknown.
     mutating func ended() -> [UInt64] {
         phase = .closed
         return window.lost()

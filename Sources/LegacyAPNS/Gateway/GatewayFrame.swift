@@ -23,15 +23,15 @@ public enum GatewayFrame: String, Sendable, CaseIterable {
     /// than 32 bytes, and a token of a wrong size makes the gateway close the connection.
     public static let tokenSizes = 32...100
 
-    /// Appends a notification's frame. Values that do not fit the protocol's fields must have been rejected before.
+    /// Appends a notification's frame. The caller must have rejected values that do not fit the protocol's fields.
     func write(_ notification: borrowing Notification, identifier: UInt32, into buffer: inout ByteBuffer) {
         write(
             token: notification.deviceToken, payload: notification.payload, identifier: identifier,
             expiration: notification.expiration, priority: notification.priority, into: &buffer)
     }
 
-    /// Appends the frame of an item that every gateway rejects, because it has neither token nor payload. Its error
-    /// packet proves that everything before it was accepted.
+    /// Appends a barrier: an item that every gateway rejects, because it has neither token nor payload. The error packet about it proves
+    /// that everything before it was accepted.
     func writeBarrier(identifier: UInt32, into buffer: inout ByteBuffer) {
         write(
             token: .none, payload: ByteBuffer(), identifier: identifier, expiration: 0, priority: nil, into: &buffer)
@@ -92,8 +92,8 @@ extension ByteBuffer {
     private static func value(_ digit: UInt8) -> UInt8 { digit < 0x3A ? digit &- 0x30 : digit &- 0x57 }
 }
 
-/// An error packet, the gateway's only message: the item at which it stopped, and why. Everything sent after it was
-/// dropped.
+/// An error packet, the gateway's only message: the item that it stopped at, and the status. It dropped everything that was sent after the
+/// item.
 struct GatewayPacket: Equatable {
     var status: GatewayStatus
     /// The item's identifier, as it was sent.
@@ -109,7 +109,7 @@ struct GatewayPacket: Equatable {
         var description: String { "an error packet must begin with 8, not \(command)" }
     }
 
-    /// Removes a packet from the buffer; `nil` if it is incomplete.
+    /// Removes and returns a packet; `nil` if it is incomplete.
     static func read(from buffer: inout ByteBuffer) throws(UnknownCommand) -> GatewayPacket? {
         guard let command: UInt8 = buffer.getInteger(at: buffer.readerIndex) else { return nil }
         guard command == Self.command else { throw UnknownCommand(command: command) }

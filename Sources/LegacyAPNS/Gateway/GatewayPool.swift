@@ -9,23 +9,23 @@ public protocol GatewayDelegate: TransportDelegate {
     /// Called when notifications that had completed as confirmed turn out to have been dropped.
     /// - Parameters:
     ///   - count: their number.
-    ///   - token: the device token that the gateway refused, as hexadecimal digits; `nil` if it is not known any more.
+    ///   - token: the device token that the gateway refused, in hexadecimal digits; `nil` if it is no longer known.
     func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus)
 }
 
 extension RequestResult {
-    /// The gateway named it in an error packet.
+    /// The gateway named the notification in an error packet.
     public static func refused(_ status: GatewayStatus) -> RequestResult { .refused(status: status.code) }
 }
 
 /// The connections of one certificate to one binary gateway, on one event loop.
 ///
-/// Connections are filled one after the other. A connection whose window is full, or that is closing, is sent a bad
-/// item. Its error packet reveals at once what would otherwise take ``GatewayOptions/confirmAfter``; further
-/// notifications use the next connection. So notifications are sent nearly in order, and exactly in order if the
-/// maximum is one connection, because they then wait.
+/// Connections are filled one after the other. If a connection's window is full, or the connection is closing, it is sent a barrier. The
+/// barrier's error packet reveals at once what would otherwise take ``GatewayOptions/confirmAfter``. In the meantime, notifications use the
+/// next connection. So they are sent nearly in order. They are sent exactly in order if the maximum is one connection, because they then
+/// wait.
 public final class GatewayPool: PooledTransport {
-    /// Also receives further events if it is a ``GatewayDelegate``.
+    /// Receives further events if it is a ``GatewayDelegate``.
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     public var confirmationTime: TimeAmount { confirmAfter }
 
@@ -34,9 +34,9 @@ public final class GatewayPool: PooledTransport {
     private let logger: Logger
     public let connections: PoolConnections<GatewayPool>
     private var adaptiveWindow = AdaptiveWindow()
-    /// The time after its arrival from which a notification without an error packet counts as accepted.
+    /// ``GatewayOptions/confirmAfter``, raised after each late error packet.
     private var confirmAfter: TimeAmount
-    /// Consecutive connections of this pool and its isolated ones that were accepted, and closed at the first notifications.
+    /// The number of consecutive connections, of this pool and its isolated pools, that were closed at their first notifications.
     private var hangUps = 0
     public var isolated: [GatewayPool] = []
     /// The pool that has this one among its isolated pools.
@@ -44,10 +44,10 @@ public final class GatewayPool: PooledTransport {
 
     /// The maximum to which ``GatewayOptions/confirmAfter`` is raised, unless it is configured to be longer.
     private static let longestConfirmation = TimeAmount.minutes(10)
-    /// The number of ``hangUps`` from which the certificate is the likely cause.
+    /// From this number of ``hangUps`` on, the certificate is the likely cause.
     private static let patience = 3
-    /// The maximum number of notifications that share a connection with few others. Each of them must be confirmed alone
-    /// if one of them ends the connection.
+    /// The maximum number of notifications on a connection of ``Isolation/withFew``. If one of them ends the connection, each must be
+    /// confirmed alone.
     private static let few = 16
 
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
@@ -69,11 +69,11 @@ public final class GatewayPool: PooledTransport {
         var capacity = 0
         for connection in connections.all { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
         guard hangUps > 0 else { return capacity }
-        // One at a time until one is accepted, because anything sent may be lost; those that are isolated are few.
+        // One notification at a time until one is accepted, because anything sent may be lost. The isolated pools have few anyway.
         return min(capacity, connections.all.contains { $0.state.window.count > 0 } ? 0 : 1)
     }
 
-    /// Its streams are the windows of unconfirmed notifications.
+    /// The number of streams is the number of unconfirmed notifications.
     public var statistics: PoolStatistics { connections.statistics }
 
     /// Sends a notification on the first connection that has capacity.
@@ -88,14 +88,14 @@ public final class GatewayPool: PooledTransport {
         if connection.state.isFull, connection.state.options.hasBarriers {
             connection.drain()
         } else if connection.state.isFilling, connections.state.usable == 1, adaptiveWindow.limit == .max {
-            // It is ready when this one is full.
+            // The other connection will be ready when this one is full.
             connections.openAnother(now: eventLoop.now)
         }
         return true
     }
 
-    /// Opens another connection if allowed. If the maximum is one, drains that connection if it is nearly full: what is
-    /// left is too little to be worth a claim, so it would never fill.
+    /// Opens another connection if allowed. If the maximum is one connection, drains it if it is nearly full: what is left is not worth a
+    /// claim, so it would never fill.
     public func requestCapacity(in isolation: Isolation) {
         guard isolation == .shared else {
             isolate()
@@ -114,10 +114,10 @@ public final class GatewayPool: PooledTransport {
         connections.openAnother(now: eventLoop.now)
     }
 
-    /// True if nothing may be sent before the outcomes on other connections are known.
+    /// True if nothing may be sent before the outcomes on other connections are known. Notifications are then sent in order.
     private var keepsOrder: Bool { configuration.maximumConnections == 1 }
 
-    /// Sends a bad item on each connection, to learn the outcomes of what was sent.
+    /// Sends a barrier on each connection, to learn the outcomes of what was sent.
     public func flushConfirmations() {
         for connection in connections.all where connection.state.window.count > 0 { connection.drain() }
         for pool in isolated { pool.flushConfirmations() }
@@ -156,13 +156,13 @@ public final class GatewayPool: PooledTransport {
                 "event": "apns_connections_replaced", "endpoint": "\(endpoint)",
                 "connections": "\(connections.all.count)",
             ])
-        // Another certificate may be accepted.
+        // The replaced certificate may be accepted.
         hangUps = 0
         connections.outdate()
         for connection in connections.all { connection.drain() }
     }
 
-    /// Same as ``replaceConnections(reason:)``, which already stops sending on the old connections.
+    /// Does the same as ``replaceConnections(reason:)``, which stops sending on the old connections at once.
     public func retireConnections(reason: String) { replaceConnections(reason: reason) }
 }
 
@@ -252,14 +252,14 @@ extension GatewayPool {
 
     private var main: GatewayPool { parent ?? self }
 
-    /// True if others than this connection have sent what may still be accepted.
+    /// True if another connection has sent notifications that may still be accepted.
     private func hasUnconfirmed(besides connection: GatewayConnection) -> Bool {
         connections.all.contains { $0 !== connection && $0.state.window.count > 0 }
             || isolated.contains { $0.hasUnconfirmed(besides: connection) }
     }
 
-    /// Returns the result of notifications whose outcome is unknown. What was not alone in the window need not be the cause.
-    /// Where others may still be accepted, the certificate need not be either.
+    /// Returns the result of the notifications in a lost connection's window. A notification that was not alone need not be the cause. The
+    /// certificate need not be the cause either, if other connections may still be accepted.
     func uncertainResult(of connection: GatewayConnection) -> RequestResult {
         let why = "it was closed without an error packet"
         let window = connection.state.window
@@ -281,10 +281,10 @@ extension GatewayPool {
 extension GatewayPool {
     @dynamicMemberLookup
     public struct Configuration: Sendable {
-        /// The settings of its connections. Their maximum does not count draining ones.
+        /// The maximum number of connections does not count draining ones.
         public var connections: PoolConfiguration
         public var options: GatewayOptions
-        /// The maximum time for which written data may be unacknowledged.
+        /// Written data may be unacknowledged for this time.
         public var stallTimeout = TimeAmount.seconds(20)
 
         public init(_ connections: PoolConfiguration, _ options: GatewayOptions = GatewayOptions()) {

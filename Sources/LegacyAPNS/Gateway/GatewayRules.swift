@@ -5,13 +5,11 @@ import PushJob
 /// Finds notifications that the binary gateway can't carry, before sending: its frames have no field for topics, push
 /// types, channels or identifiers.
 public enum GatewayRules {
-    /// A rule that a notification breaks: the reason with which APNs would refuse it over HTTP/2, and one sentence.
+    /// A broken rule: APNs' reason over HTTP/2, and one sentence.
     public typealias Refusal = (reason: APNSReason, detail: String)
 
     /// Returns the first rule that a notification breaks.
-    /// - Parameters:
-    ///   - isOwnTopic: true if the topic is one of the app's; the gateway uses the topic of the certificate.
-    ///   - payload: the payload to send.
+    /// - Parameter isOwnTopic: true if the topic is one of the app's. The gateway uses the topic of the certificate.
     public static func refusal(
         _ pushType: PushType, isOnChannel: Bool, isOwnTopic: Bool, payload: ByteBuffer, limit: Int
     ) -> Refusal? {
@@ -45,8 +43,7 @@ public enum GatewayRules {
         return nil
     }
 
-    /// Returns the reason for which the gateway's frames can't carry a device token, as one sentence; `nil` if they
-    /// can.
+    /// Returns the reason why the gateway's frames can't carry a device token, as one sentence; `nil` if they can.
     public static func refusal(_ token: DeviceToken) -> String? {
         let (digits, sizes) = (token.hex.readableBytes, GatewayFrame.tokenSizes)
         guard !sizes.contains(digits / 2) else { return nil }
@@ -54,7 +51,7 @@ public enum GatewayRules {
             + "\(sizes.upperBound * 2)"
     }
 
-    /// Returns the `apns-expiration` of a job that specifies none, in seconds since 1970. The gateway interprets an
-    /// absent one as "do not store"; over HTTP/2 APNs stores such a notification for 30 days.
+    /// Returns the `apns-expiration` of a job that specifies none, in seconds since 1970. Over HTTP/2, APNs stores such a notification for
+    /// 30 days. The gateway would not store it at all.
     public static func expiration(firstSeen: Int64) -> Int64 { firstSeen / 1000 + 30 * 86_400 }
 }

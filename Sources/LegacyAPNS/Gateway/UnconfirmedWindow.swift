@@ -4,8 +4,8 @@ import Sockets
 
 /// The unconfirmed notifications of one connection to the gateway, without any I/O.
 ///
-/// The gateway does not acknowledge what it accepts. So a notification stays here until an error packet names it or a
-/// later one, or until the gateway has had it for so long that no error packet is expected any more.
+/// The gateway does not acknowledge what it accepts. So a notification stays here until an error packet names it or a later one, or until
+/// it is so old that no error packet is expected any more.
 ///
 ///     confirmed │ 17  18  19 │ 20  21  22 │ 23  24          identifiers
 ///               └ with the gateway since … ┘└ on the way ┘
@@ -20,12 +20,11 @@ struct UnconfirmedWindow {
         var last: UInt32
         /// The total number of bytes sent on the connection up to the end of the write.
         var position: Int
-        /// The time at which the other side's kernel acknowledged it; `nil` before.
+        /// The time when the other side's kernel acknowledged it; `nil` before.
         var arrivedAt: NIODeadline?
     }
 
-    /// The meaning of an error packet, or of an end without one, for the sent notifications: tags, in the order of
-    /// sending.
+    /// The outcomes that an error packet reveals: tags, in the order of sending.
     struct Findings: Equatable {
         /// Accepted.
         var confirmed: [UInt64] = []
@@ -35,9 +34,9 @@ struct UnconfirmedWindow {
         var discarded: [UInt64] = []
         /// Of unknown outcome.
         var uncertain: [UInt64] = []
-        /// The number of notifications that were confirmed, but had in fact been dropped.
+        /// The number of notifications that were confirmed although the gateway had dropped them.
         var lost = 0
-        /// The token of the named notification, if it was one of those.
+        /// The token of the notification that the packet named, if that one was confirmed before.
         var lateToken: ByteBuffer?
 
         struct Named: Equatable {
@@ -52,7 +51,7 @@ struct UnconfirmedWindow {
     private(set) var first: UInt32 = 1
     /// The size of the unconfirmed frames.
     private(set) var bytes = 0
-    /// The identifier of the deliberately bad item, once it was sent.
+    /// The barrier's identifier, once it was sent.
     private(set) var barrier: UInt32?
     private var tokens = RecentTokens()
 
@@ -74,7 +73,7 @@ struct UnconfirmedWindow {
         return identifier
     }
 
-    /// Records that the bad item is sent. Nothing can be sent after it.
+    /// Records that a barrier is sent. Nothing can be sent after it.
     /// - Returns: its identifier.
     mutating func sendBarrier() -> UInt32 {
         let identifier = next
@@ -82,8 +81,8 @@ struct UnconfirmedWindow {
         return identifier
     }
 
-    /// Records that everything sent so far was passed to the connection.
-    /// - Parameter position: the total number of bytes passed to it.
+    /// Records that everything sent so far was written to the channel.
+    /// - Parameter position: the total number of bytes written.
     mutating func left(position: Int) {
         guard !sent.isEmpty, batches.last.map({ $0.last != next - 1 }) ?? true else { return }
         batches.append(Batch(last: next - 1, position: position))
@@ -97,7 +96,7 @@ struct UnconfirmedWindow {
         }
     }
 
-    /// Records that the process did not run for some time: error packets may have arrived and not been read.
+    /// Records that the process did not run for some time. Error packets may have arrived and not been read.
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) {
         for index in batches.indices {
             batches[index].arrivedAt = batches[index].arrivedAt?.moved(by: time, now: now)
@@ -114,11 +113,11 @@ struct UnconfirmedWindow {
         return last.map { take(through: $0) } ?? []
     }
 
-    /// Interprets an error packet, with which the connection ends.
+    /// Interprets an error packet. The connection ends with it.
     mutating func answered(_ packet: GatewayPacket) -> Findings {
         var findings = Findings()
         let identifier = packet.identifier
-        // Both mean that the named notification was accepted.
+        // Both statuses mean that the named notification was accepted.
         let isGood = packet.status == .shutdown || packet.status == .noError
         if let barrier, identifier == barrier {
             findings.confirmed = take(through: next - 1)
@@ -129,10 +128,10 @@ struct UnconfirmedWindow {
             }
             findings.discarded = takeAll()
         } else if identifier == first - 1, isGood {
-            // The last confirmed notification; 0 if none was.
+            // The packet names the last confirmed notification, or 0 if there is none.
             findings.discarded = takeAll()
         } else if identifier > 0, identifier < first {
-            // Confirmed by age, wrongly.
+            // The named notification was wrongly confirmed by age.
             findings.lost = Int(first - identifier) - (isGood ? 1 : 0)
             if !isGood { findings.lateToken = tokens.token(of: identifier, next: next) }
             findings.discarded = takeAll()
@@ -142,7 +141,7 @@ struct UnconfirmedWindow {
         return findings
     }
 
-    /// Returns the tags of all notifications if the connection ended without an error packet.
+    /// Ends the window without an error packet. Returns the tags of all notifications.
     mutating func lost() -> [UInt64] { takeAll() }
 
     private mutating func takeAll() -> [UInt64] { take(through: next - 1) }
@@ -159,7 +158,7 @@ struct UnconfirmedWindow {
     }
 }
 
-/// The tokens of a connection's newest notifications, by identifier: an error packet may name one that was confirmed.
+/// The tokens of a connection's newest notifications by identifier, because an error packet may name a confirmed one.
 struct RecentTokens {
     static let capacity = 16_384
     /// The hex digits of a token of 32 bytes; longer tokens are not kept.
@@ -193,13 +192,13 @@ struct RecentTokens {
 
 /// Decides how far to send ahead of what the gateway has processed, without any I/O.
 ///
-/// Everything sent after a bad item is dropped and must be resent. With 1 % bad tokens, sending 20,000 ahead would send
-/// everything a hundred times. So after an error packet, the limit is twice what the connection had accepted until
-/// then; it doubles after each pause without another error packet.
+/// The gateway drops everything sent after a bad item, and it must be resent. With 1 % bad tokens, sending 20,000 ahead would send
+/// everything a hundred times. So after an error packet, the limit is twice the number that the connection had accepted. It doubles after
+/// each pause without another error packet.
 struct AdaptiveWindow {
-    /// The lowest limit: below it, the additional round trips would cost more than the resends.
+    /// The lowest limit. Below it, the additional round trips would cost more than the resends.
     static let least = 64
-    /// The time without an error packet after which the limit is doubled.
+    /// The limit doubles after this time without an error packet.
     static let pause = TimeAmount.milliseconds(100)
 
     /// Maximum unconfirmed notifications per connection.
