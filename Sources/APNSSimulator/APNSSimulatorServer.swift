@@ -18,8 +18,8 @@ package struct APNSSimulatorServer: LoopBound {
     package var feedbackPort: Int? { listeners.feedback?.port }
     package var controlPort: Int? { control?.port }
 
-    /// - Throws: `TLSError` if the certificate or the client authorities cannot be used, the system's error if an
-    ///   address is in use, or `HTTPPortFailure` if the control port's is.
+    /// - Throws: `TLSError` if the certificate or the client authorities cannot be used; the system's error if an address is in use;
+    ///   `HTTPPortFailure` if the control port's address is.
     package static func start(_ configuration: SimulatorConfiguration) async throws -> APNSSimulatorServer {
         var configuration = configuration
         if configuration.controlPort != nil, configuration.recorder == nil { configuration.recorder = Recorder() }
@@ -90,12 +90,12 @@ package struct APNSSimulatorServer: LoopBound {
 
     /// A snapshot of the traffic so far.
     ///
-    /// Reading it is free, but the next request then copies the account: avoid it in the middle of a measurement.
+    /// Reading it is free, but then the next request copies the account. Avoid this in the middle of a measurement.
     package var account: Account { service.account }
 
     package var recorder: Recorder? { service.recorder }
 
-    /// The rules in force, pending ones first.
+    /// The rules of HTTP/2 in force, pending ones first.
     package var rules: [FaultRule] { service.rules.all }
 
     /// Replaces the rules and resets their counts.
@@ -107,19 +107,19 @@ package struct APNSSimulatorServer: LoopBound {
         nonmutating set { service.settings = newValue }
     }
 
-    /// Sets the address of the dashboard to which the inbox links.
+    /// Sets the address of the dashboard that the inbox links to.
     package func setDashboard(_ url: String?) { service.dashboard = url }
 
-    /// Replaces the topics that can be pushed to, for new connections.
+    /// Replaces the topics that can be pushed to on new connections.
     package func setTopics(_ topics: [String]) { service.topics = Set(topics) }
 
     package func addDevices(_ devices: [RegisteredDevice]) { service.state.withLock { $0.devices.add(devices) } }
 
     package func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }
 
-    /// Sends GOAWAY to every HTTP/2 client and a shutdown error to every client of the gateway, finishes what is in
+    /// Sends a GOAWAY to every HTTP/2 client and an error packet with status 10 to every client of the gateway. Finishes the requests in
     /// flight, and stops.
-    /// - Parameter grace: how long clients have to close; after that their connections are closed.
+    /// - Parameter grace: connections that clients have not closed after this time are closed.
     package func stop(grace: TimeAmount = .seconds(2)) async throws {
         service.recorder?.endWaits()
         try await control?.stop()
@@ -130,7 +130,6 @@ package struct APNSSimulatorServer: LoopBound {
     }
 }
 
-/// The parameters with which all ports are opened.
 private struct Listen: LoopBound {
     let host: String
     let group: MultiThreadedEventLoopGroup

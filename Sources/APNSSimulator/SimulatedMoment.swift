@@ -1,7 +1,7 @@
 import Glibc
 import NIOCore
 
-/// A point in time, on both clocks that a connection needs.
+/// A point in time, on the two clocks that a connection needs.
 struct SimulatedMoment {
     /// Microseconds of a monotonic clock.
     var uptime: Int64
@@ -26,15 +26,14 @@ enum WallClock {
     static func milliseconds() -> Int64 { microseconds() / 1000 }
 }
 
-/// One timer per connection, for whatever is due first. Letting an early timer fire in vain costs less than cancelling
-/// it.
+/// One timer per connection, for the first due action. Letting an early timer fire in vain costs less than cancelling it.
 ///
-/// Not thread-safe; everything happens on the connection's event loop.
+/// Not thread-safe: it belongs to the connection's event loop.
 final class WakeUp {
     private var timer: Scheduled<Void>?
     private var due: Int64 = .max
 
-    /// Schedules an action, unless an earlier one is already scheduled.
+    /// Schedules an action, unless an earlier one is scheduled.
     /// - Parameter time: microseconds of uptime; `nil` to schedule nothing.
     func set(at time: Int64?, on eventLoop: any EventLoop, _ action: @escaping () -> Void) {
         guard let time, time < due else { return }

@@ -2,13 +2,13 @@ import APNS
 import NIOCore
 import Synchronization
 
-/// The state that all connections of a simulator share: its rules, its credentials and its account.
+/// The state that all connections of a simulator share.
 @dynamicMemberLookup
 final class SimulatedService: Sendable {
     struct State {
         var account: Account
         var rules: RuleScript<PushAction>
-        /// The delay of every answer for which no rule sets another.
+        /// The delay of an answer, unless a rule sets another.
         var delay: AnswerDelay?
         /// The behaviour without rules. Changes apply to new connections.
         var settings: SimulatorSettings
@@ -53,7 +53,6 @@ final class SimulatedService: Sendable {
         addFeedback(configuration.feedback)
     }
 
-    /// The dashboard's address, without a trailing slash; nil if it is unknown.
     var dashboard: String? {
         get { state.withLock { $0.dashboard } }
         set { state.withLock { $0.dashboard = newValue.map(Self.withoutSlash) } }
@@ -66,7 +65,7 @@ final class SimulatedService: Sendable {
         set { state.withLock { $0[keyPath: part] = newValue } }
     }
 
-    /// Decides on a request that passed every check. Adds a notification to the account if it is accepted.
+    /// Decides on a request that passed every check. If it is a notification and accepted, adds it to the account.
     /// - Parameter target: the device, the channel of a broadcast, or the app whose channels are managed.
     func judge(
         _ target: RuleEvent.Target, topic: String = "", id: APNSID, ordinal: Int, connection: Int
@@ -111,14 +110,13 @@ final class SimulatedService: Sendable {
     }
 }
 
-// The part for connections to the binary gateway and the feedback service.
 extension SimulatedService {
     /// True if ``judgeGateway(_:topic:ordinal:)`` must be called for each notification.
     var judgesGatewayNotifications: Bool {
         state.withLock { $0.gatewayRules.judgesMoreThanConnections || $0.devices.refusesAny($0.settings) }
     }
 
-    /// Adds the connection of an accepted client to the account, and decides on it.
+    /// Adds a connection of an accepted client to the account, and applies the rules.
     /// - Returns: the connection's number, from 1, and the effect of the rules, if any.
     func judgeGatewayConnection() -> (number: Int, effect: GatewayEffect?) {
         state.withLock { state in
@@ -130,7 +128,7 @@ extension SimulatedService {
         }
     }
 
-    /// Decides on a notification that passed every check. No rule applies to a device that the registry refuses.
+    /// Decides on a notification that passed every check. Rules do not apply to a device that the registry refuses.
     func judgeGateway(_ token: SimulatedToken, topic: String, ordinal: Int) -> GatewayEffect? {
         state.withLock { state in
             let registered = state.devices.gatewayEffect(on: token, topic: topic, state.settings)
@@ -145,7 +143,7 @@ extension SimulatedService {
 
     // MARK: Feedback
 
-    /// Adds a device that no longer has the app to the feedback service, if there is one.
+    /// Reports to the feedback service, if there is one, that a device no longer has the app.
     /// - Parameters:
     ///   - token: ignored if it is longer than the binary protocol allows.
     ///   - milliseconds: since 1970.
@@ -168,7 +166,7 @@ extension SimulatedService {
     }
 
     /// Deletes the waiting records of the feedback service.
-    /// - Returns: their number.
+    /// - Returns: the number of deleted records.
     func clearFeedback() -> Int {
         state.withLock { state in
             defer {
@@ -190,7 +188,7 @@ extension SimulatedService {
 
     func feedbackClientRefused() { state.withLock { $0.account.feedback.refusedClients += 1 } }
 
-    /// Adds a connection to the feedback service to the account.
+    /// Adds a connection of the feedback service to the account.
     /// - Returns: its fault, if any, and a seed for its randomness.
     func feedbackConnectionOpened() -> (fault: FeedbackAction?, seed: UInt64) {
         state.withLock { state in
@@ -206,7 +204,7 @@ extension APNSID {
         self.init(high: generator.next() & ~0xF000 | 0x4000, low: generator.next() & ~(3 << 62) | (2 << 62))
     }
 
-    /// Writes the canonical form in upper case, as APNs writes the ids that it generates: 36 characters.
+    /// Writes the canonical form in upper case, like the ids that APNs generates: 36 characters.
     func writeUpperCase(to bytes: UnsafeMutablePointer<UInt8>) {
         write(to: bytes)
         for index in 0..<Self.textLength where bytes[index] >= UInt8(ascii: "a") { bytes[index] -= 0x20 }

@@ -2,7 +2,7 @@ import APNSSimulator
 import ArgumentParser
 import TLS
 
-/// The server's certificate and the accepted client certificates: from files, or generated.
+/// The server's certificate and the accepted client certificates, from files or generated.
 struct CertificateOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -42,7 +42,6 @@ struct CertificateOptions: ParsableArguments {
         }
     }
 
-    /// Reads the given certificates, or generates and writes them.
     /// - Parameter topic: the bundle identifier of the generated client certificate.
     func configuration(topic: String) throws -> SimulatorConfiguration {
         if let certificate, let key {

@@ -52,11 +52,10 @@ struct ControlOptions: ParsableArguments {
         }
     }
 
-    /// Returns the URL of the inbox.
     /// - Parameter port: the control port.
     func inbox(port: Int) -> String {
         let host = controlHost ?? "127.0.0.1"
-        // Some addresses can be listened on but not connected to.
+        // A server can listen on these two addresses, but clients cannot connect to them.
         let reachable = ["0.0.0.0": "127.0.0.1", "::": "[::1]"][host] ?? (host.contains(":") ? "[\(host)]" : host)
         return "http://\(reachable):\(port)/"
     }

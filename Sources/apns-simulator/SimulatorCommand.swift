@@ -5,7 +5,6 @@ import Glibc
 import Sockets
 import UnixSignals
 
-/// The `apns-simulator` command, which runs until a signal stops it.
 @main
 struct SimulatorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -275,7 +274,7 @@ struct SimulatorCommand: AsyncParsableCommand {
             let gateway = server.gatewayPort == nil ? "" : ", \(account.acceptedByGateway) of them through the gateway"
             StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted\(gateway)")
         }
-        // The failure was reported when it happened; the exit status too must show that the recording is incomplete.
+        // The failure was reported when it happened. The exit status, too, must show that the recording is incomplete.
         if recordFile?.failure != nil { throw ExitCode.failure }
     }
 
@@ -361,8 +360,8 @@ struct SimulatorCommand: AsyncParsableCommand {
         try Self.replace(account, with: Data((try record.json(details: recordTokens) + "\n").utf8))
     }
 
-    /// Replaces a file at once, so that a concurrent reader never sees half of it. Only the owner can read a new one: it can
-    /// have device tokens.
+    /// Replaces a file at once, so that a concurrent reader never sees half of it. Only the owner can read a new file, because it may
+    /// contain device tokens.
     private static func replace(_ path: String, with data: Data) throws {
         let mask = umask(0o077)
         defer { umask(mask) }
@@ -374,7 +373,6 @@ enum StandardError {
     static func write(_ line: String) { DescriptorOutput.note(line + "\n") }
 }
 
-/// A file that an option names.
 enum OptionFile {
     static func read(_ path: String, for option: String) throws -> Data {
         do {

@@ -4,23 +4,23 @@ import FoundationEssentials
 /// The counts of a simulator's traffic since it started.
 @dynamicMemberLookup
 package struct Account: Sendable {
-    /// Notifications accepted, repetitions included, whether or not the answer reached the client. Includes broadcasts
-    /// and notifications from the binary gateway.
+    /// Accepted notifications with repetitions, even if their answers did not reach the client. Includes broadcasts, and notifications of
+    /// the binary gateway.
     package internal(set) var accepted = 0
     /// The broadcasts among ``accepted``.
     package internal(set) var broadcasts = 0
-    /// The time from sending to arrival of accepted requests that state when they were sent.
+    /// The times from sending to arrival, of accepted requests that contain the time of sending.
     package internal(set) var latency = LatencyHistogram()
 
     package internal(set) var http2: PushLedger
-    /// The traffic of the binary gateway; ``accepted`` and the counts of tokens include what it accepted.
+    /// The traffic of the binary gateway. ``accepted`` and the counts of tokens include the notifications that it accepted.
     package internal(set) var gateway: GatewayLedger
     package internal(set) var feedback = FeedbackAccount()
 
     private var byToken: RecentCounts<SimulatedToken>
     private var byChannel: RecentCounts<[UInt8]>
 
-    /// - Parameter limit: the least number of ids, tokens and channels, each, whose counts are kept; nil for all.
+    /// - Parameter limit: the counts of at least this many ids, tokens and channels each are kept; nil for all.
     init(limit: Int?) {
         http2 = PushLedger(limit: limit)
         gateway = GatewayLedger(limit: limit)
@@ -39,7 +39,7 @@ package struct Account: Sendable {
 
     package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] }
 
-    /// Counts an accepted notification; ignores the management of channels.
+    /// Counts an accepted notification. Ignores the management of channels.
     mutating func accept(_ id: APNSID, for target: RuleEvent.Target) {
         switch target {
         case .device(let token): _ = byToken.add(token)
@@ -52,8 +52,8 @@ package struct Account: Sendable {
         http2.accept(id)
     }
 
-    /// Adds what a connection to the gateway did.
-    /// - Parameter ids: those of accepted notifications, where they have one.
+    /// Adds the traffic of a connection to the gateway.
+    /// - Parameter ids: the ids of accepted notifications that have one.
     mutating func add(_ counters: GatewayCounters, tokens: [SimulatedToken], ids: [[UInt8]]) {
         accepted += tokens.count
         for token in tokens { _ = byToken.add(token) }
@@ -61,7 +61,7 @@ package struct Account: Sendable {
         gateway.counters.add(counters)
     }
 
-    /// Adds what a connection over HTTP/2 did.
+    /// Adds the traffic of a connection over HTTP/2.
     /// - Parameter latencies: in microseconds.
     mutating func add(_ counters: PushCounters, latencies: [Int64]) {
         http2.counters.add(counters)
@@ -98,8 +98,8 @@ package struct Account: Sendable {
         return json
     }
 
-    /// Appends an object of counts to one that has members and no end yet. Not by the encoder, which needs many times
-    /// longer for millions of them.
+    /// Appends an object of counts to an unfinished object that has members. The encoder would take many times longer for millions of
+    /// counts.
     private static func append(
         _ name: String, _ counts: some Sequence<(key: String, count: Int)>, to json: inout String
     ) {

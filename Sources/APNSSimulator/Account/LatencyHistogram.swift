@@ -1,7 +1,6 @@
 import Glibc
 
-/// The latencies of notifications, counted in classes whose width is 1/64 of their value, so any quantile is exact
-/// within 1.6 %.
+/// A histogram of latencies. The width of a class is 1/64 of its values, so any quantile is exact within 1.6 %.
 package struct LatencyHistogram: Equatable, Sendable {
     private static let bits = 6
 
@@ -12,7 +11,6 @@ package struct LatencyHistogram: Equatable, Sendable {
 
     package init() {}
 
-    /// Records a time.
     /// - Parameter microseconds: a negative value, from clocks that disagree, counts as 0.
     package mutating func record(_ microseconds: Int64) {
         let value = max(0, microseconds)
@@ -63,14 +61,12 @@ extension LatencyHistogram: Encodable {
     }
 }
 
-/// Finds the time at which a notification was sent: a payload member with a given name, in microseconds since 1970.
+/// Finds the time when a notification was sent: a payload member with a given name, in microseconds since 1970.
 struct SendTime: Sendable {
     private let pattern: [UInt8]
 
     init(member: String) { pattern = Array("\"\(member)\":".utf8) }
 
-    /// Returns the time, or nil if the payload has none.
-    ///
     /// The payload is searched as text: the first occurrence of the name must be followed by its colon without a space.
     func find(in payload: UnsafeBufferPointer<UInt8>) -> Int64? {
         guard let base = payload.baseAddress else { return nil }

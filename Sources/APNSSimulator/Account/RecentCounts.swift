@@ -1,7 +1,7 @@
-/// Counts of how often each key occurred, for the newest keys only, so that memory is bounded.
+/// Counts the occurrences of keys. Only the newest keys are known, so that memory is bounded.
 ///
-/// Keys are kept in two generations. When the newer one is full, it replaces the older one, so at least the newest keys
-/// up to the limit are known.
+/// Keys are kept in two generations. When the newer generation is full, it replaces the older one. So the newest keys, as many as the
+/// limit, are always known.
 package struct RecentCounts<Key: Hashable & Sendable>: Sendable {
     private let limit: Int?
     private var newer: [Key: Int] = [:]
@@ -9,11 +9,10 @@ package struct RecentCounts<Key: Hashable & Sendable>: Sendable {
     /// The number of forgotten keys. A forgotten key that occurs again counts as a new one.
     package private(set) var forgotten = 0
 
-    /// - Parameter limit: the least number of keys that are known; at most twice as many are. nil for all.
+    /// - Parameter limit: at least this many keys are known, and at most twice as many; nil for all.
     package init(limit: Int?) { self.limit = limit.map { max(1, $0) } }
 
-    /// Counts a key.
-    /// - Returns: how often it has occurred, this time included.
+    /// - Returns: the number of occurrences, this one included.
     package mutating func add(_ key: Key) -> Int {
         var count = 1
         if let known = newer[key] {
@@ -34,7 +33,7 @@ package struct RecentCounts<Key: Hashable & Sendable>: Sendable {
 
     package var count: Int { newer.count + older.count }
 
-    /// The number of different keys that occurred, as far as is known.
+    /// The number of different keys that occurred. A key that occurs again after it was forgotten counts twice.
     package var distinct: Int { count + forgotten }
 
     package var all: some Sequence<(key: Key, value: Int)> { [older, newer].joined() }

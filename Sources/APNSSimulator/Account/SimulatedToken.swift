@@ -1,16 +1,16 @@
 import PrintableText
 
-/// A device token in the simulator's memory: the first 32 bytes in four words, and the rest in an array, which is empty
-/// for the tokens that Apple issues today.
+/// A device token in the simulator's memory. The first 32 bytes are four words. The rest is an array, which is empty for the tokens that
+/// Apple issues today.
 ///
-/// This way a request's token needs no allocation, and a rule's prefix costs four comparisons.
+/// So a request's token needs no allocation, and a rule's prefix costs four comparisons.
 package struct SimulatedToken: Hashable, Sendable {
     var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
     var tail: [UInt8] = []
 
-    /// The fewest hex digits of a device token (32 bytes, the length of every token that Apple is known to issue).
+    /// The minimum number of hex digits: 32 bytes, the length of every token that Apple is known to issue.
     package static let minimumDigits = 64
-    /// The most hex digits of a device token (1,024 bytes).
+    /// The maximum number of hex digits: 1,024 bytes.
     ///
     /// Apple, "Registering your app with APNs", asks not to assume a length; the longest token seen has 160 bytes.
     package static let maximumDigits = 2048
@@ -76,7 +76,7 @@ package struct SimulatedToken: Hashable, Sendable {
         left.words == right.words && left.tail == right.tail
     }
 
-    /// Hashes a fold of the token: generated tokens differ in a few digits only, real ones in all.
+    /// Hashes a combination of all words, because generated tokens differ in only a few digits.
     package func hash(into hasher: inout Hasher) {
         let odd: UInt64 = 0x9E37_79B9_7F4A_7C15
         let fold = ((words.0 &* odd ^ words.1) &* odd ^ words.2) &* odd ^ words.3
@@ -85,13 +85,13 @@ package struct SimulatedToken: Hashable, Sendable {
     }
 }
 
-/// The beginning of a token, as a rule gives it.
+/// The beginning of a token in a rule.
 struct TokenPrefix: Equatable, Sendable {
     private let words: [UInt64]
     private let masks: [UInt64]
 
     /// - Parameter digits: up to 64 hex digits of either case.
-    /// - Returns: nil if they are not.
+    /// - Returns: nil for other text.
     init?(_ digits: some StringProtocol) {
         guard !digits.isEmpty, digits.utf8.count <= 64 else { return nil }
         var words: [UInt64] = [0, 0, 0, 0]
@@ -114,8 +114,8 @@ struct TokenPrefix: Equatable, Sendable {
 }
 
 private enum Hexadecimal {
-    // A table behind a pointer, because an array's subscript checks bounds and uniqueness for every digit of every
-    // request. Safe although unchecked: it is filled once during initialization and never written again.
+    // A pointer, because an array's subscript checks bounds and uniqueness for every digit of every request. Safe although unchecked: the
+    // table is never written after its initialization.
     private nonisolated(unsafe) static let values: UnsafePointer<UInt8> = {
         let table = UnsafeMutablePointer<UInt8>.allocate(capacity: 256)
         for byte in 0..<256 {
@@ -129,10 +129,10 @@ private enum Hexadecimal {
         return UnsafePointer(table)
     }()
 
-    /// Returns the digit's value, or 255 if it is not a hex digit.
+    /// Returns the digit's value; 255 for other characters.
     static func value(_ digit: UInt8) -> UInt8 { values[Int(digit)] }
 
-    /// Returns the value of 16 digits; sets a bit of the upper half of `invalid` if one is not a hex digit.
+    /// Returns the value of 16 digits. Sets a bit of the upper half of `invalid` if a character is not a hex digit.
     static func word(_ digits: UnsafeBufferPointer<UInt8>, at offset: Int, _ invalid: inout UInt8) -> UInt64 {
         let table = values
         var word: UInt64 = 0

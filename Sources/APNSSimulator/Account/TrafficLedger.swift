@@ -1,22 +1,22 @@
 import APNS
 
-/// The counters of one of the simulator's protocols. A connection collects its additions in a value of its own, so that
-/// a batch of notifications takes the lock once.
+/// The counters of one of the simulator's protocols. Each connection counts in a value of its own and adds it once per batch of
+/// notifications, so that a batch takes the lock once.
 package protocol TrafficCounters: Encodable, Sendable {
     init()
     mutating func add(_ other: Self)
 }
 
-/// The counts of one of a simulator's protocols since it started: its counters, and how often each id was accepted.
+/// The traffic of one of a simulator's protocols since it started: its counters, and how often each id was accepted.
 @dynamicMemberLookup
 package struct TrafficLedger<Counters: TrafficCounters, ID: Hashable & Sendable>: Encodable, Sendable {
     var counters = Counters()
-    /// The accepted ids and how often each was accepted.
+    /// The number of acceptances by id.
     package private(set) var ids: RecentCounts<ID>
-    /// Acceptances under an id that had been accepted before.
+    /// The number of acceptances of an id that had been accepted before.
     package private(set) var duplicates = 0
 
-    /// - Parameter limit: the least number of ids that are remembered; nil for all.
+    /// - Parameter limit: at least this many ids are remembered; nil for all.
     package init(limit: Int?) { ids = RecentCounts(limit: limit) }
 
     package subscript<Value>(dynamicMember member: KeyPath<Counters, Value>) -> Value { counters[keyPath: member] }
@@ -43,20 +43,20 @@ package struct TrafficLedger<Counters: TrafficCounters, ID: Hashable & Sendable>
     }
 }
 
-/// The account of a simulator's HTTP/2 interface. An id is an `apns-id`, or an `apns-request-id`.
+/// The traffic of the HTTP/2 interface. An id is an `apns-id`, or an `apns-request-id`.
 package typealias PushLedger = TrafficLedger<PushCounters, APNSID>
 
 package struct PushCounters: TrafficCounters {
-    /// Requests to deliver a notification that arrived completely.
+    /// Complete requests to deliver a notification.
     package internal(set) var requests = 0
     /// Accepted notifications whose stream or connection ended before the 200 was sent.
     package internal(set) var acceptedAnswerLost = 0
-    /// Those of ``acceptedAnswerLost`` that a GOAWAY then reported as unprocessed, so that the client rightly sends
-    /// them again.
+    /// The part of ``acceptedAnswerLost`` that a GOAWAY then reported as unprocessed, so that the client rightly resends these
+    /// notifications.
     package internal(set) var acceptedTakenBack = 0
     /// Answers sent, by status and reason, such as `200` and `410 Unregistered`.
     package internal(set) var answers: [String: Int] = [:]
-    /// Answers to requests that manage channels, by status and reason; no other counter includes them.
+    /// Answers to requests that manage channels, by status and reason. No other counter includes these requests.
     package internal(set) var managementAnswers: [String: Int] = [:]
     /// Requests left unanswered by a rule.
     package internal(set) var silenced = 0
@@ -69,7 +69,7 @@ package struct PushCounters: TrafficCounters {
     package internal(set) var drops = 0
     /// Connections that completed TLS.
     package internal(set) var connections = 0
-    /// Connections whose client did not speak HTTP/2, or violated the protocol.
+    /// Connections whose client did not speak HTTP/2, or violated it.
     package internal(set) var protocolErrors = 0
     /// The maximum number of streams open at once on one connection.
     package internal(set) var highestConcurrentStreams = 0
@@ -97,29 +97,27 @@ package struct PushCounters: TrafficCounters {
     }
 }
 
-/// The account of a simulator's binary gateway. An id is the value of the payload's member that identifies a
-/// notification.
+/// The traffic of the binary gateway. An id is the value of the payload member that identifies a notification.
 package typealias GatewayLedger = TrafficLedger<GatewayCounters, [UInt8]>
 
 package struct GatewayCounters: TrafficCounters {
-    /// Notifications that arrived whole, by the command that carried them.
+    /// Complete notifications by command.
     package internal(set) var frames: [Int: Int] = [:]
-    /// Notifications accepted, repetitions included.
+    /// Accepted notifications with repetitions.
     package internal(set) var accepted = 0
-    /// Notifications that arrived whole after one that ended the connection, and were discarded.
+    /// Complete notifications that were discarded, because they arrived after one that ended the connection.
     package internal(set) var dropped = 0
-    /// Discarded bytes in which notifications can no longer be counted.
+    /// Discarded bytes after an error that hides where the next notification begins.
     package internal(set) var droppedBytes = 0
-    /// Notifications refused, by status, such as `8 InvalidToken`, whether or not an error packet was sent.
+    /// Refused notifications by status, such as `8 InvalidToken`, even if no error packet was sent.
     package internal(set) var refused: [String: Int] = [:]
-    /// Error packets whose sending began, by status.
+    /// Error packets by status, also partly sent ones.
     package internal(set) var packets: [String: Int] = [:]
     /// Connections whose client certificate was accepted.
     package internal(set) var connections = 0
-    /// Connections that ended, or failed in the handshake, because the client's certificate was missing or not
-    /// accepted.
+    /// Connections that ended or failed in the handshake, because the client's certificate was missing or not accepted.
     package internal(set) var refusedClients = 0
-    /// Connections that the gateway closed, with or without an error packet.
+    /// Connections that the gateway closed, also without an error packet.
     package internal(set) var closes = 0
     /// Connections that a rule reset.
     package internal(set) var resets = 0
@@ -147,7 +145,7 @@ package struct GatewayCounters: TrafficCounters {
 }
 
 extension GatewayLedger {
-    /// Every accepted id and how often it was accepted.
+    /// The number of acceptances by id.
     package var acceptedIDs: [String: Int] {
         var counts: [String: Int] = [:]
         // Different ids that are not UTF-8 can become the same string.
@@ -160,13 +158,12 @@ extension GatewayLedger {
 package struct FeedbackAccount: Encodable, Sendable {
     /// Connections whose client certificate was accepted.
     package internal(set) var connections = 0
-    /// Connections that ended, or failed in the handshake, because the client's certificate was missing or not
-    /// accepted.
+    /// Connections that ended or failed in the handshake, because the client's certificate was missing or not accepted.
     package internal(set) var refusedClients = 0
-    /// Records whose sending began; they are no longer kept.
+    /// Records that were sent, also partly. They are no longer kept.
     package internal(set) var served = 0
     /// Records waiting to be served.
     package internal(set) var waiting = 0
-    /// Records dropped before they were served, because a million newer ones arrived.
+    /// Records that were dropped before they were served, because a million newer ones arrived.
     package internal(set) var forgotten = 0
 }

@@ -1,7 +1,7 @@
 import Glibc
 import Sockets
 
-/// A directory with everything that a client needs to connect to a simulator with generated certificates.
+/// A directory with the files that a client needs to connect to a simulator with generated certificates.
 ///
 /// | file | contents |
 /// |---|---|
@@ -11,7 +11,7 @@ import Sockets
 package struct CertificateDirectory: Sendable {
     package let path: String
 
-    /// The file that marks the others as the simulator's own, which it can replace.
+    /// Marks the other files as written by a simulator, so that a simulator may replace them.
     private static let mark = ".apns-simulator"
 
     /// - Parameter path: the directory; created if it does not exist.
@@ -19,10 +19,9 @@ package struct CertificateDirectory: Sendable {
 
     package func file(_ name: String) -> String { path + "/" + name }
 
-    /// Writes the files. Files of an earlier run are replaced, each atomically; private keys are readable by the owner
-    /// only.
+    /// Writes the files. Replaces those of an earlier run, each atomically. Private keys are readable by the owner only.
     /// - Parameter topic: the bundle identifier of the client's certificate.
-    /// - Throws: ``SimulatorError`` if a file cannot be written, or one exists that no simulator wrote.
+    /// - Throws: ``SimulatorError`` if a file cannot be written, or if a file exists that no simulator wrote.
     package func write(_ authority: SimulatedAuthority, topic: String) throws(SimulatorError) {
         let client = try authority.client(topic: topic)
         let files: [(name: String, contents: [UInt8], mode: mode_t)] = [
@@ -42,12 +41,12 @@ package struct CertificateDirectory: Sendable {
         for (name, contents, mode) in files { try write(contents, name, mode) }
     }
 
-    // Written to a temporary file and renamed, so that a concurrent reader never sees half a file.
+    // Writes to a temporary file and renames it, so that a concurrent reader never sees half a file.
     private func write(_ bytes: [UInt8], _ name: String, _ mode: mode_t) throws(SimulatorError) {
         let target = file(name)
         let temporary = target + ".new"
         if unlink(temporary) != 0, errno != ENOENT { throw failure("replace", temporary) }
-        // Fails if the file exists: a link placed there by another user must not be followed.
+        // Fails if the file exists, because a link that another user placed there must not be followed.
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
         guard descriptor >= 0 else { throw failure("write", temporary) }
         guard bytes.withUnsafeBytes({ DescriptorOutput.write($0, to: descriptor) { true }.end }) == .complete else {

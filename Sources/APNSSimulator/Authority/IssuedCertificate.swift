@@ -2,8 +2,8 @@ import COpenSSL
 
 /// A generated private key on the curve P-256.
 ///
-/// Unchecked because of the pointer; safe because the key never changes after `init`, and OpenSSL then allows its use
-/// by several threads at once (openssl-threads(7)).
+/// Unchecked because of the pointer. Safe because the key never changes after `init`: OpenSSL then allows its use by several threads at
+/// once (openssl-threads(7)).
 final class P256Key: @unchecked Sendable {
     let pointer: OpaquePointer
 
@@ -29,7 +29,6 @@ final class P256Key: @unchecked Sendable {
     }
 }
 
-/// Returns the text that OpenSSL writes.
 func memoryText(
     _ what: String, _ write: (OpaquePointer) -> Bool
 ) throws(SimulatorError) -> [UInt8] {
@@ -44,20 +43,18 @@ func memoryText(
 
 /// A certificate signed by an authority or by itself.
 ///
-/// Unchecked because of the pointer; safe because the certificate never changes after `init`, and OpenSSL locks
-/// whatever it caches in it later.
+/// Unchecked because of the pointer. Safe because the certificate never changes after `init`, and OpenSSL locks what it caches in it later.
 final class IssuedCertificate: @unchecked Sendable {
-    /// The number of days for which it is valid.
     private static let days: Int32 = 3650
 
     private let pointer: OpaquePointer
 
     /// - Parameters:
-    ///   - subject: the parts of the subject, in order: OpenSSL's number of the attribute, and its value.
-    ///   - extensions: those known to OpenSSL: its number, and the value in the syntax of its configuration files.
-    ///   - ownExtensions: those unknown to OpenSSL: the object identifier, and the value in DER.
-    ///   - issuer: the authority and its key; nil for an authority that signs itself.
-    ///   - now: seconds since 1970. Valid from one day earlier, for clients whose clock is behind.
+    ///   - subject: the attributes of the subject in order: OpenSSL's number and the value.
+    ///   - extensions: extensions that OpenSSL knows: its number, and the value in the syntax of OpenSSL's configuration files.
+    ///   - ownExtensions: extensions that OpenSSL does not know: the object identifier, and the value in DER.
+    ///   - issuer: the authority and its key; nil for an authority's own certificate.
+    ///   - now: seconds since 1970. The certificate is valid from one day earlier, for clients whose clock is behind.
     init(
         subject: [(attribute: Int32, value: String)], extensions: [(identifier: Int32, value: String)],
         ownExtensions: [(oid: String, der: [UInt8])] = [], key: P256Key,
@@ -104,8 +101,7 @@ final class IssuedCertificate: @unchecked Sendable {
         let name = X509_get_subject_name(pointer)
         return parts.allSatisfy { attribute, value in
             let bytes = Array(value.utf8)
-            // Not one of OpenSSL's own string types: they limit common names to 64 characters, and a bundle identifier
-            // can be longer.
+            // UTF-8, because OpenSSL's own string types limit common names to 64 characters, and a bundle identifier can be longer.
             return X509_NAME_add_entry_by_NID(name, attribute, V_ASN1_UTF8STRING, bytes, Int32(bytes.count), -1, 0) == 1
         }
     }
@@ -132,11 +128,11 @@ final class IssuedCertificate: @unchecked Sendable {
     }
 }
 
-/// The extensions that state the purpose of Apple's push certificates.
+/// The extensions of Apple's push certificates.
 ///
-/// Source: Apple Worldwide Developer Relations, Certification Practice Statement (…6.3.1 and …6.3.2); Apple,
-/// "Establishing a certificate-based connection to APNs". The encoding of the list of topics is not documented; it
-/// follows Apple's certificates: each topic is followed by a list of its uses.
+/// Source: Apple Worldwide Developer Relations, Certification Practice Statement (…6.3.1 and …6.3.2); Apple, "Establishing a
+/// certificate-based connection to APNs". The encoding of the list of topics is not documented. It follows Apple's certificates: each topic
+/// is followed by a list of its uses.
 enum PushCertificateExtensions {
     private static let development = "1.2.840.113635.100.6.3.1"
     private static let production = "1.2.840.113635.100.6.3.2"
@@ -146,7 +142,7 @@ enum PushCertificateExtensions {
     private static let utf8String: UInt8 = 0x0C
     private static let sequence: UInt8 = 0x30
 
-    /// Returns the extensions of a certificate for an app in both environments, each with its value in DER.
+    /// Returns the extensions of a certificate for an app in both environments. Values are in DER.
     static func make(bundleID: String, otherTopics: [String] = []) -> [(oid: String, der: [UInt8])] {
         let derived = [
             (bundleID, "app"), (bundleID + ".voip", "voip"), (bundleID + ".complication", "complication"),
@@ -170,13 +166,12 @@ enum PushCertificateExtensions {
     }
 }
 
-/// A failure of the simulator itself, such as a key that cannot be read: the problem, its place, and the remedy.
+/// A failure of the simulator itself, such as an unreadable key: the problem, its place, and the remedy.
 package struct SimulatorError: Error, Equatable, Sendable, CustomStringConvertible {
     package let description: String
 
     init(_ description: String) { self.description = description }
 
-    /// Describes an unexpected failure of OpenSSL.
     init(openSSL what: String) {
         var text = [CChar](repeating: 0, count: 256)
         ERR_error_string_n(ERR_get_error(), &text, text.count)

@@ -2,12 +2,10 @@ import COpenSSL
 import Glibc
 import TLS
 
-/// The simulator's own certificate authority, in memory: clients trust it, and the simulator trusts the clients it
-/// certifies.
+/// The simulator's own certificate authority, in memory. Clients trust it, and the simulator trusts the clients that it certifies.
 ///
 /// All keys are P-256, newly generated, and worthless outside tests.
 package final class SimulatedAuthority: Sendable {
-    /// A certificate and its private key.
     package struct Pair: Sendable {
         /// PEM.
         package let certificatePEM: [UInt8]
@@ -15,14 +13,14 @@ package final class SimulatedAuthority: Sendable {
         package let keyPEM: [UInt8]
     }
 
-    /// The names by which clients connect to a simulator on this machine.
+    /// Clients connect to a simulator on this machine with these names.
     package static let localNames = ["localhost", "127.0.0.1", "::1"]
     package static let keyID = "ABC123DEFG"
     package static let teamID = "TEAM123456"
 
-    /// The authority's own certificate, which clients must trust; PEM.
+    /// The authority's own certificate in PEM. Clients must trust it.
     package let certificatePEM: [UInt8]
-    /// The key that signs provider tokens, in the form of Apple's `AuthKey_….p8`; PEM.
+    /// The key that signs provider tokens, in PEM, like Apple's `AuthKey_….p8`.
     package let signingKeyPEM: [UInt8]
     private let certificate: IssuedCertificate
     private let key: P256Key
@@ -42,8 +40,7 @@ package final class SimulatedAuthority: Sendable {
         signingKeyPEM = try P256Key().pem()
     }
 
-    /// Issues a server certificate.
-    /// - Parameter names: the host names and IP addresses by which clients connect; at least one.
+    /// - Parameter names: at least one host name or IP address for clients to connect to.
     package func server(names: [String] = localNames) throws(SimulatorError) -> Pair {
         guard let first = names.first else {
             throw SimulatorError("a server certificate needs at least one name")
@@ -60,8 +57,8 @@ package final class SimulatedAuthority: Sendable {
         return try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM)
     }
 
-    /// Issues a client certificate with all that Apple's push certificates contain: the bundle identifier as the
-    /// subject's user ID, its topics, and both environments.
+    /// Issues a client certificate with the contents of Apple's push certificates: the bundle identifier as the subject's user ID, its
+    /// topics, and both environments.
     /// - Parameters:
     ///   - topic: the app's bundle identifier: letters, digits, dots, hyphens and underscores.
     ///   - otherTopics: further topics to list.
@@ -96,7 +93,7 @@ package final class SimulatedAuthority: Sendable {
         return Pair(certificatePEM: try issued.pem(), keyPEM: try key.pem())
     }
 
-    // OpenSSL reads these names from a list with commas and colons, so any other text could mean something else there.
+    // OpenSSL reads these names from a list with commas and colons. In that list, any other text could have another meaning.
     private static func alternativeName(_ name: String) throws(SimulatorError) -> String {
         var address = in6_addr()
         if inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 { return "IP:\(name)" }

@@ -24,16 +24,14 @@ struct ChannelRegistry: Sendable {
         var order: [[UInt8]] = []
     }
 
-    /// The number of deleted ids that are remembered per app.
+    /// The number of deleted ids that are kept per app.
     private static let maximumDeleted = 1000
-    /// The maximum number of channels per app.
     private let maximum: Int
     private var apps: [[UInt8]: Channels] = [:]
 
     init(maximum: Int) { self.maximum = maximum }
 
-    /// Returns true if the bytes can be a channel's id. Apple's ids are base64 without a stated maximum length; 255 is
-    /// assumed.
+    /// Returns true if the bytes can be a channel's id: base64. Apple states no maximum length, so 255 is assumed.
     static func isID(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         guard (1...255).contains(text.count), text.count % 4 == 0 else { return false }
         let padding = text.reversed().prefix { $0 == UInt8(ascii: "=") }.count

@@ -2,11 +2,11 @@ import APNS
 import FoundationEssentials
 import PushJob
 
-/// Handles broadcasts and the management of their channels: performs APNs' checks, in its order, and makes the answers.
+/// Handles broadcasts, and requests that manage their channels. Performs APNs' checks in its order, and makes the answers.
 ///
-/// Source for the checks, their reasons, and the statuses and bodies of answers: Apple, "Sending broadcast push
-/// notification requests to APNs", "Sending channel management requests to APNs" and "Handling error responses from Apple
-/// Push Notification service". The order is assumed, as is everything marked so.
+/// Source for the checks, their reasons, and the statuses and bodies of answers: Apple, "Sending broadcast push notification requests to
+/// APNs", "Sending channel management requests to APNs" and "Handling error responses from Apple Push Notification service". The order is
+/// assumed, and so is everything that is marked as assumed.
 struct ChannelResponder {
     let service: SimulatedService
     let credentials: ClientCredentials
@@ -15,8 +15,7 @@ struct ChannelResponder {
 
     /// Decides on a request and carries it out.
     /// - Parameter ordinal: the number of the request on its connection, from 1.
-    /// - Returns: the decision and, for a request that manages channels and was carried out, its answer unless a rule
-    ///   gives another.
+    /// - Returns: the decision; and the answer to a request that manages channels, if it was carried out. A rule may give another answer.
     func decide(
         _ slot: StreamSlot, id: APNSID, ordinal: Int
     ) throws(Refusal) -> (effect: PushEffect, answer: PreparedAnswer?) {
@@ -30,7 +29,7 @@ struct ChannelResponder {
         return (service.judge(channel, id: id, ordinal: ordinal, connection: connection), nil)
     }
 
-    /// Performs the checks that are common to all requests whose path names an app.
+    /// Performs the checks of all requests whose path names an app.
     private func check(_ request: borrowing PushRequest) throws(Refusal) {
         let topic = request.bundleID.withUnsafeBufferPointer { credentials.topic($0) }
         switch (request.path, request.method) {
@@ -126,7 +125,7 @@ struct ChannelResponder {
     private enum Attribute: Decodable {
         case number(Int)
         case text(String)
-        /// A value of another type, which is treated like an unknown one.
+        /// A value of another type. It is treated like an unknown value.
         case other
 
         init(from decoder: any Decoder) throws {

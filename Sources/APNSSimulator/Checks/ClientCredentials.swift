@@ -6,7 +6,7 @@ import TLS
 struct ClientCertificate: Sendable {
     /// The bundle identifier that the certificate is for.
     let topic: String
-    /// The topics of the certificate's list; nil without a list. It can then send to all topics of its app.
+    /// The topics of the certificate's list. nil without a list: the certificate is then valid for all topics of its app.
     let listedTopics: Set<String>?
     private let environments: Set<APNSEnvironment>
 
@@ -19,7 +19,7 @@ struct ClientCertificate: Sendable {
         environments = contents.environments
     }
 
-    /// Returns true if the certificate names the environment, or none at all.
+    /// Returns true if the certificate names the environment, or no environment.
     ///
     /// Source: Apple Worldwide Developer Relations, Certification Practice Statement: one extension per environment.
     func isFor(_ environment: APNSEnvironment) -> Bool { environments.isEmpty || environments.contains(environment) }
@@ -28,13 +28,13 @@ struct ClientCertificate: Sendable {
 /// The facts about one value of `apns-topic` on one connection.
 struct TopicFacts: Sendable, Equatable {
     let name: String
-    /// True if it is not empty and has letters, digits, dots, hyphens and underscores only.
+    /// True if it consists of letters, digits, dots, hyphens and underscores, and is not empty.
     var isWellFormed: Bool
-    /// True if the simulator's list has it, or there is no list.
+    /// True if it is in the simulator's list, or if there is no list.
     var isListed: Bool
-    /// True if it belongs to the client's certificate; false without one.
+    /// True if the client's certificate is for it; false without a certificate.
     var isOfCertificate: Bool
-    /// The topic, and the bundle identifiers that it can be derived from.
+    /// The topic, and the bundle identifier that it is derived from.
     private var names: [String]
 
     init(topic: String, listed: Set<String>, certificate: ClientCertificate?) {
@@ -49,7 +49,7 @@ struct TopicFacts: Sendable, Equatable {
         self.names = names
     }
 
-    /// Returns true if the key of a provider token is for the topic, or for the app that it is derived from.
+    /// Returns true if a provider token's key is for this topic, or for the app that it is derived from.
     func isFor(_ grant: ProviderGrant) -> Bool {
         grant.scope.topics.map { topics in names.contains { topics.contains($0) } } ?? true
     }
@@ -68,23 +68,22 @@ extension UInt8 {
     }
 }
 
-/// The rights of a client on its connection, by its certificate or its provider tokens.
+/// The rights of a client on its connection: those of its certificate or its provider tokens.
 ///
-/// Source for provider tokens: Apple, "Establishing a token-based connection to APNs": tokens of one team only; of
-/// team-scoped keys, or of a topic-specific key and the one related to it; a new one at most once every 20 minutes. The
-/// reasons for other violations are assumed, but a connection is known to be unusable for the rest of the 20 minutes
-/// (Apple's engineers, developer forums, thread 675879) and permanently after an expired token (observed: pushy, pull
-/// request 783).
+/// Source for provider tokens: Apple, "Establishing a token-based connection to APNs". A connection accepts tokens of one team only: of
+/// team-scoped keys, or of a topic-specific key and its related key. A token may change once every 20 minutes. The reasons for other
+/// violations are assumed. A connection is then unusable for the rest of the 20 minutes (Apple's engineers, developer forums, thread
+/// 675879), and forever after an expired token (observed: pushy, pull request 783).
 final class ClientCredentials {
     /// The provider tokens of one key.
     private struct Tokens {
         /// The most recent tokens, the newest last.
         var newest: [[UInt8]] = []
-        /// The time at which a token replaced another, in seconds since 1970.
+        /// The last time when a token replaced another, in seconds since 1970.
         var changedAt: Int64?
     }
 
-    /// The number of tokens per key that are remembered.
+    /// The number of tokens that are kept per key.
     private static let maximumTokens = 4
     /// More than a team can have.
     private static let maximumKeys = 400
@@ -99,7 +98,7 @@ final class ClientCredentials {
     private var first: ProviderGrant?
     private var last: (token: [UInt8], grant: ProviderGrant)?
     private var tokens: [String: Tokens] = [:]
-    /// The answer to all tokens until a time, in seconds since 1970.
+    /// While set, all tokens are refused, until a time in seconds since 1970.
     private var block: (refusal: Refusal, until: Int64)?
     /// The topics that can be pushed to; nil before the first push.
     private var listed: Set<String>?
@@ -115,7 +114,7 @@ final class ClientCredentials {
 
     // MARK: Provider tokens
 
-    /// Judges the value of an `authorization` header; nil if the header is ignored.
+    /// Judges the value of an `authorization` header. Returns nil if the header is ignored.
     ///
     /// Source: Apple, "Sending notification requests to APNs": APNs ignores the header on connections with a client
     /// certificate.
@@ -145,7 +144,7 @@ final class ClientCredentials {
         if grant.issuedAt - now > age { throw Refusal(.invalidProviderToken) }
     }
 
-    /// Records a token that differs from the previous one, unless it must not follow the earlier ones.
+    /// Records a token that differs from the previous one. Throws if the token must not follow the earlier ones.
     private func admit(_ token: [UInt8], _ grant: ProviderGrant) throws(Refusal) {
         if let first {
             guard first.teamID == grant.teamID else { throw Refusal(.invalidProviderToken) }
@@ -184,7 +183,7 @@ final class ClientCredentials {
 
     // MARK: Topics
 
-    /// Returns the facts about a topic.
+    /// Returns the facts about a topic, from a cache.
     ///
     /// Source: Apple, "Establishing a token-based connection to APNs": an added topic works on new connections only.
     func topic(_ value: UnsafeBufferPointer<UInt8>) -> TopicFacts {
@@ -200,7 +199,7 @@ final class ClientCredentials {
             ?? TopicFacts(
                 topic: String(decoding: bytes, as: UTF8.self), listed: listed ?? [],
                 certificate: certificate)
-        // Bounded, because a client can send any number of different topics.
+        // Bounded, because a client can send any number of topics.
         if topics.count < 1000 { topics[bytes] = facts }
         lastTopic = (bytes, facts)
         return facts

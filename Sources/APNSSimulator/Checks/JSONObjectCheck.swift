@@ -19,13 +19,13 @@ enum JSONObjectCheck {
     struct Members {
         /// True if there is an `aps` object.
         var hasAPS = false
-        /// True if `aps` has `content-available` and nothing else.
+        /// True if the only member of `aps` is `content-available`.
         var hasContentAvailableOnly = false
-        /// The text of the sought member, without the quotes of a string.
+        /// The value of the sought member as text, without the quotes of a string.
         var sought: UnsafeBufferPointer<UInt8>?
     }
 
-    /// - Parameter name: the member to look for; a name written with escapes is not found.
+    /// - Parameter name: the member to look for. It is not found if the payload writes it with escapes.
     /// - Returns: nil if the bytes are not one JSON object.
     static func members(of bytes: UnsafeBufferPointer<UInt8>, seeking name: [UInt8]?) -> Members? {
         var scanner = JSONScanner(UnsafeRawBufferPointer(bytes))

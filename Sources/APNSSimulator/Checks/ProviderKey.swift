@@ -5,26 +5,22 @@ import TLS
 
 /// A key that can sign provider tokens, and its owner.
 ///
-/// Unchecked because of the pointer; safe because it is set once and only used to verify, which OpenSSL allows from
-/// many threads at once.
+/// Unchecked because of the pointer. Safe because the key is only used to verify, which OpenSSL allows from many threads at once.
 package final class ProviderKey: @unchecked Sendable {
-    /// The key's ten-character identifier (`kid`).
+    /// `kid`: ten characters.
     package let keyID: String
-    /// The team's ten-character identifier (`iss`).
+    /// `iss`: ten characters.
     package let teamID: String
     let scope: Scope
     private let key: OpaquePointer
 
-    /// The scope of a key.
-    ///
     /// Source: Apple, "Establishing a token-based connection to APNs", "Team-scoped keys" and "Topic-specific keys".
     package struct Scope: Equatable, Sendable {
         /// The bundle identifiers of a topic-specific key; nil for a team-scoped one.
         package var topics: Set<String>?
         /// The environment of the key; nil for both, as for keys older than scopes.
         package var environment: APNSEnvironment?
-        /// The identifier of the key whose tokens can be used on the same connection as those of this topic-specific
-        /// key.
+        /// The key whose tokens are accepted on the same connection as those of this topic-specific key.
         package var relatedKeyID: String?
 
         /// A team-scoped key for both environments.
@@ -89,7 +85,7 @@ struct ProviderGrant: Equatable, Sendable {
     var scope = ProviderKey.Scope()
 }
 
-/// Verifies provider tokens (JWTs), each distinct one once.
+/// Verifies provider tokens (JWTs). The result for each token is cached.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs": header `alg` ES256 and `kid`, claims `iss` (the team)
 /// and `iat` (seconds since 1970), signed with ECDSA over P-256 and SHA-256.
@@ -109,13 +105,12 @@ struct ProviderTokens: Sendable {
     private let keys: [String: ProviderKey]
     private var grants: [[UInt8]: Result<ProviderGrant, Refusal>] = [:]
 
-    /// - Parameter keys: the keys that can sign tokens; if there are none, signatures are not verified.
+    /// - Parameter keys: the keys that can sign tokens. Without any, signatures are not verified.
     init(keys: [ProviderKey]) {
         self.keys = Dictionary(keys.map { ($0.keyID, $0) }) { _, last in last }
     }
 
-    /// Judges the value of an `authorization` header, regardless of the token's age and its connection.
-    /// - Parameter environment: the simulator's.
+    /// Judges the value of an `authorization` header, except for the token's age and its connection.
     mutating func grant(authorization: [UInt8], environment: APNSEnvironment) -> Result<ProviderGrant, Refusal> {
         let known = grants[authorization] ?? Result { () throws(Refusal) in try verify(authorization) }
         if grants.count >= Self.cacheLimit { grants.removeAll(keepingCapacity: true) }
@@ -145,7 +140,7 @@ struct ProviderTokens: Sendable {
         return grant
     }
 
-    // The error in the JSON does not matter: APNs answers InvalidProviderToken to all of them.
+    // The kind of error does not matter, because APNs answers InvalidProviderToken to all of them.
     private static func json<Value: Decodable>(_ type: Value.Type, _ text: ArraySlice<UInt8>) -> Value? {
         Base64.decodeURL(text).flatMap { try? JSONDecoder().decode(type, from: Data($0)) }
     }

@@ -3,11 +3,11 @@ import PushJob
 
 /// APNs' checks of a request, in its order.
 ///
-/// Source for the checks and their reasons: Apple, "Sending notification requests to APNs" and "Handling notification
-/// responses from APNs". Apple does not document the order; it is assumed, as is everything marked so.
+/// Source for the checks and their reasons: Apple, "Sending notification requests to APNs" and "Handling notification responses from APNs".
+/// Apple does not document the order. It is assumed, and so is everything that is marked as assumed.
 enum RequestCheck {
     /// Checks a request to deliver a notification to a device.
-    /// - Parameter isObject: returns true if the body is a JSON object; called only if everything before it is correct.
+    /// - Parameter isObject: returns true if the body is a JSON object. Called last, because it is expensive.
     static func token(
         of request: borrowing PushRequest, _ credentials: ClientCredentials, isObject: () -> Bool
     ) throws(Refusal) -> SimulatedToken {
@@ -44,8 +44,8 @@ enum RequestCheck {
         if case .bad = request.priority { throw Refusal(.badPriority) }
         // A missing type counts as `alert` (assumed; Apple requires the header for watchOS 6 and later).
         if case .bad = request.pushType { throw Refusal(.invalidPushType) }
-        // Without a priority it passes (assumed). APNs has been observed to accept any for Wallet passes, and orders are sent
-        // like them.
+        // Without a priority the request passes (assumed). APNs was observed to accept any priority for Wallet passes, and orders are sent
+        // like passes.
         if let refused = request.pushType.value?.row.refusedPriority, request.priority.value == Int(refused),
             request.topic.value?.isOfWallet != true
         {
@@ -56,7 +56,7 @@ enum RequestCheck {
 
     private static func topic(_ request: borrowing PushRequest, hasCertificate: Bool) -> APNSReason? {
         guard case .value(let topic) = request.topic else {
-            // A certificate replaces the header, but only for the certificate's own topic.
+            // Without the header, the topic is the certificate's own topic.
             guard hasCertificate else { return .missingTopic }
             return request.pushType.value?.hasTopicSuffix ?? false ? .missingTopic : nil
         }
@@ -66,7 +66,7 @@ enum RequestCheck {
         guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicDisallowed }
         // The reason is assumed.
         if hasCertificate, request.pushType.value?.row.needsKey == true { return .topicDisallowed }
-        // Assumed: a topic that the key is not for is TopicDisallowed.
+        // Assumed: if the key is not for the topic, the reason is TopicDisallowed.
         if case .value(.success(let grant)) = request.authorization, !topic.isFor(grant) { return .topicDisallowed }
         return nil
     }

@@ -4,8 +4,8 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// Converts errors to responses: a status, and a JSON object with the problem. Refuses requests from web pages, which
-/// could otherwise read payloads and add rules.
+/// Converts errors to responses: a status, and a JSON object with the problem. Also refuses requests from web pages, which could otherwise
+/// read payloads and add rules.
 struct ControlErrors: RouterMiddleware {
     typealias Context = ControlContext
 
@@ -36,7 +36,6 @@ struct ControlErrors: RouterMiddleware {
 }
 
 extension Request {
-    /// Reads the body.
     /// - Parameters:
     ///   - kind: `body` or `form`, for the error.
     ///   - limit: in bytes.
@@ -69,7 +68,7 @@ extension Response {
     }
 }
 
-/// The parameters of a request's query. Each read removes one, so that the remaining ones are known to be unknown.
+/// The parameters of a request's query. Each read removes a parameter. The remaining ones are unknown.
 struct ControlQuery {
     private var values: [String: String] = [:]
 
@@ -99,12 +98,11 @@ struct ControlQuery {
 
 typealias ControlContext = BasicRequestContext
 
-/// Routes, and one line for each, for `GET /`.
 struct RouteList {
     let router = Router(context: ControlContext.self)
     private(set) var lines: [String] = []
 
-    /// - Parameter form: the query or the body, as the line shows it.
+    /// - Parameter form: the query or the body, as `GET /` shows it.
     mutating func add(
         _ method: HTTPRequest.Method, _ path: String, _ form: String = "",
         _ answer: @escaping @Sendable (Request, ControlContext) async throws -> Response

@@ -59,7 +59,7 @@ struct ControlRoutes: Sendable {
                     connections: connections.count, recorded: service.recorder?.count ?? 0,
                     waiting: service.recorder?.waiting ?? 0))
         }
-        // As `--account` writes it.
+        // The same JSON as `--account` writes.
         routes.add(.get, "/account", "?details=true|false") { request, _ in
             var query = try ControlQuery(request)
             let details = try query.take("details", "must be true or false") { Bool($0) }
@@ -112,7 +112,7 @@ struct ControlRoutes: Sendable {
             case delay
         }
 
-        // The member must be present, even if it is null: a body without it was meant for another route.
+        // The member must be present, even if it is null. A body without it was meant for another route.
         init(from decoder: any Decoder) throws {
             delay = try decoder.container(keyedBy: Key.self).decode(String?.self, forKey: .delay)
         }
@@ -250,7 +250,7 @@ struct ControlRoutes: Sendable {
         routes.add(.delete, "/feedback") { _, _ in try .control(["deleted": service.clearFeedback()]) }
     }
 
-    /// - Parameter now: seconds since 1970, the time of records without one.
+    /// - Parameter now: the time of records without one, in seconds since 1970.
     private static func records(_ body: Feedback, now: Int64) throws(HTTPError) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []
         for (index, entry) in body.records.enumerated() {

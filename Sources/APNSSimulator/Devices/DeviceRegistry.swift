@@ -1,6 +1,6 @@
 import APNS
 
-/// A registration of a device token, in the form of `--device`: its topic, environment and state.
+/// A registration of a device token: its topic, environment and state. Written as in `--device`.
 package struct RegisteredDevice: Equatable, Sendable {
     package enum State: String, CaseIterable, Sendable {
         case active
@@ -15,12 +15,10 @@ package struct RegisteredDevice: Equatable, Sendable {
     package var topic: String
     package var environment = APNSEnvironment.production
     package var state = State.active
-    /// The time of the change to this state, in milliseconds since 1970: the 410's `timestamp`. nil for the time of the
-    /// answer.
+    /// The `timestamp` of the 410, in milliseconds since 1970: the time of the change to this state. nil for the time of the answer.
     package var since: Int64?
 
-    /// Reads `token=HEX,topic=com.example.app,environment=sandbox,state=unregistered,since=1700000000000`; the last
-    /// three are optional.
+    /// Reads `token=HEX,topic=com.example.app,environment=sandbox,state=unregistered,since=1700000000000`. The last three are optional.
     /// - Throws: ``RuleError`` that names the key.
     package init(_ text: String) throws(RuleError) {
         var reader = try RuleReader(text, kind: "device")
@@ -62,8 +60,7 @@ package struct RegisteredDevice: Equatable, Sendable {
     }
 }
 
-/// The registered device tokens. Tokens that are not registered are valid for every topic, unless the settings accept
-/// registered ones only.
+/// The registered device tokens. Other tokens are valid for every topic, unless the settings accept registered ones only.
 struct DeviceRegistry: Sendable {
     private var registrations: [SimulatedToken: [RegisteredDevice]] = [:]
 
@@ -74,7 +71,7 @@ struct DeviceRegistry: Sendable {
         registrations.values.joined().sorted { ($0.token.hex, $0.topic) < ($1.token.hex, $1.topic) }
     }
 
-    /// Adds registrations. Each replaces the one with the same token, topic and environment.
+    /// Adds registrations. Each replaces one with the same token, topic and environment.
     mutating func add(_ devices: [RegisteredDevice]) {
         for device in devices {
             var own = registrations[device.token] ?? []
@@ -83,13 +80,12 @@ struct DeviceRegistry: Sendable {
         }
     }
 
-    /// Returns true if a token can be refused.
+    /// Returns false if no token is refused.
     func refusesAny(_ settings: SimulatorSettings) -> Bool { !registrations.isEmpty || settings.acceptsRegisteredOnly }
 
-    /// Returns the reason to refuse a notification for a token, or nil.
+    /// Returns the refusal of a notification for a token, or nil.
     ///
-    /// Source: Apple, "Handling notification responses from APNs". Observed everywhere: a token of the other
-    /// environment is a bad token.
+    /// Source: Apple, "Handling notification responses from APNs". Observed: a token of the other environment is a bad token.
     func refusal(of token: SimulatedToken, topic: String, _ settings: SimulatorSettings) -> Refusal? {
         guard refusesAny(settings) else { return nil }
         guard let all = registrations[token] else {
@@ -107,9 +103,8 @@ struct DeviceRegistry: Sendable {
 
     /// Returns the effect of the registry on a notification at the binary gateway, or nil.
     ///
-    /// Source: Apple, "Binary Provider API": status 8 for an invalid token; the feedback service lists devices to which
-    /// a notification could not be delivered because they no longer have the app. The gateway therefore accepts
-    /// notifications to those. Assumed: all other refusals are status 8.
+    /// Source: Apple, "Binary Provider API": status 8 for an invalid token. The feedback service lists devices that no longer have the app,
+    /// after a notification to them, so the gateway accepts such notifications. Assumed: all other refusals are status 8.
     func gatewayEffect(
         on token: SimulatedToken, topic: String, _ settings: SimulatorSettings
     ) -> GatewayEffect? {

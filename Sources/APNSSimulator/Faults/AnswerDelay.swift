@@ -1,9 +1,8 @@
 import PushJob
 
-/// The delay of an answer: a mean and the largest deviation from it.
 package struct AnswerDelay: Equatable, Sendable {
     package var milliseconds: Int
-    /// The largest deviation from the mean; all deviations are equally likely.
+    /// The largest deviation from ``milliseconds``. All deviations are equally likely.
     package var jitterMilliseconds: Int
 
     package init(milliseconds: Int, jitterMilliseconds: Int = 0) {
@@ -35,7 +34,7 @@ package struct AnswerDelay: Equatable, Sendable {
 
     private static let longest = DurationUnit.hours.milliseconds
 
-    /// Returns a random delay within the range, in microseconds.
+    /// Returns a random delay, in microseconds.
     func draw(_ generator: inout SeededGenerator) -> Int64 {
         let microseconds = Int64(milliseconds) * 1000
         guard jitterMilliseconds > 0 else { return microseconds }
@@ -44,14 +43,14 @@ package struct AnswerDelay: Equatable, Sendable {
 }
 
 extension AnswerDelay: CustomStringConvertible {
-    /// The delay in the form that `init(_:)` reads, such as `20ms±5ms`.
+    /// The text that `init(_:)` reads, such as `20ms±5ms`.
     package var description: String {
         let middle = milliseconds == 0 ? "0ms" : DurationText.text(milliseconds)
         return jitterMilliseconds == 0 ? middle : "\(middle)±\(DurationText.text(jitterMilliseconds))"
     }
 }
 
-/// Pseudorandom numbers that repeat with the seed (SplitMix64), so that a run with faults can be reproduced.
+/// Pseudorandom numbers (SplitMix64). The same seed gives the same numbers, so that a run with faults can be reproduced.
 struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 

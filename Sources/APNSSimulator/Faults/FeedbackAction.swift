@@ -5,10 +5,9 @@ package typealias FeedbackRule = Rule<FeedbackAction>
 package struct FeedbackAction: RuleAction {
     /// The wait between pieces.
     package var slow: AnswerDelay?
-    /// The size of a piece in bytes, drawn from this range; `nil` for one record.
+    /// The size of a piece in bytes is a random number of this range; `nil` for one record.
     package var pieces: ClosedRange<Int>?
-    /// The number of bytes after which the connection ends, possibly within a record. A record whose sending began is
-    /// dropped from the list.
+    /// The connection ends after this many bytes, possibly within a record. A record is no longer kept once its sending has begun.
     package var cut: Int?
     /// True if the connection stays open when everything has been sent.
     package var hangs = false

@@ -6,8 +6,8 @@ package typealias GatewayRule = Rule<GatewayAction>
 
 /// The effect of a rule on a notification at the binary gateway, or on a connection.
 ///
-/// Rules apply to notifications that pass every check of `GatewayCheck`, and with `at=connect` to connections of
-/// clients whose certificate is accepted. The first rule that applies decides.
+/// Rules apply to notifications that pass every check of `GatewayCheck`. With `at=connect`, they apply to connections of clients whose
+/// certificate is accepted. The first rule that applies decides.
 package struct GatewayAction: RuleAction {
     package enum Answer: Equatable, Sendable {
         /// Sends an error packet and closes the connection.
@@ -30,25 +30,24 @@ package struct GatewayAction: RuleAction {
         package var isSplit = false
         /// True if only its first three bytes are sent.
         package var isHalf = false
-        /// True if the connection stays open afterwards until the client closes it; what the client sends is read and
-        /// discarded.
+        /// True if the connection then stays open until the client closes it. Everything that arrives is discarded.
         package var lingers = false
     }
 
     /// The notification that a packet names.
     package enum Identifier: String, CaseIterable, Sendable {
-        /// The one that met the rule; with status 10 the last one accepted.
+        /// The notification that met the rule; with status 10 the last accepted one.
         case own
         /// 0.
         case zero = "0"
-        /// One that the client probably did not send: the bitwise complement of its own identifier.
+        /// The bitwise complement of the notification's identifier, which the client probably did not send.
         case wrong
     }
 
     package var answer: Answer
-    /// True if the notification counts as accepted (`packet` with status 10, `close`, `hang`, `reset`).
+    /// True if the notification counts as accepted. Rules can set it for `packet` with status 10, `close`, `hang` and `reset`.
     package var accepts = false
-    /// The delay of the packet or of the end of the connection. Bytes that arrive before then are discarded.
+    /// The delay of the packet, or of the end of the connection. Bytes that arrive in the meantime are discarded.
     package var delay: AnswerDelay?
 
     package static let points = [RulePoint.notification, .connect]
@@ -75,7 +74,6 @@ package struct GatewayAction: RuleAction {
     }
 }
 
-// The parts of a rule that describe the answer.
 extension GatewayAction {
     private static func answer(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) -> Answer {
         switch reader.take("answer") {
@@ -101,7 +99,7 @@ extension GatewayAction {
         _ status: GatewayStatus, _ reader: inout RuleReader, at point: RulePoint
     ) throws(RuleError) -> Packet {
         var packet = GatewayAction.Packet(status: status)
-        // Before the first notification, there is none to name.
+        // Before the first notification, there is no notification to name.
         if point == .connect {
             packet.identifier = .zero
         } else {
@@ -154,7 +152,7 @@ extension GatewayEffect {
     /// - Parameter isSimple: true if the notification came with command 0, which has no error packets.
     func outcome(isSimple: Bool) -> ReceivedNotification.Outcome {
         switch answer {
-        // The packet names the last accepted notification, which is then a different one.
+        // The packet names the last accepted notification, which is not this one.
         case .packet(let packet) where packet.status == .shutdown && !accepts: .dropped
         case .packet(let packet): .refused(packet.status, isSimple: isSimple && packet.status != .shutdown)
         case .close: .closed
@@ -177,7 +175,7 @@ extension GatewayStatus {
         }
     }
 
-    /// The status as the account names it, such as `8 InvalidToken`.
+    /// The status in the account, such as `8 InvalidToken`.
     var label: String {
         if case .other(let code) = self { "\(code)" } else { "\(code) \(name)" }
     }

@@ -7,17 +7,16 @@ package typealias FaultRule = Rule<PushAction>
 
 /// The effect of a rule on a request over HTTP/2, or on its connection.
 ///
-/// Rules apply to requests that pass every check of `RequestCheck`; those with `at=channels` to requests that manage
-/// channels and pass every check of `ChannelResponder`. The first rule with an answer decides; rules without one (`delay`,
-/// `streams`) have their effect and leave the answer to the next rules. With `at=connect`, the first rule that applies
-/// decides.
+/// Rules apply to requests that pass every check of `RequestCheck`. With `at=channels`, they apply to requests that manage channels and
+/// pass every check of `ChannelResponder`. The first rule with an answer decides. Rules without an answer (`delay`, `streams`) have their
+/// effect, and the next rules decide the answer. With `at=connect`, the first rule that applies decides.
 package struct PushAction: RuleAction {
     /// The answer in place of the usual 200.
     package enum Answer: Equatable, Sendable {
         case response(Response)
         /// RST_STREAM with this error code.
         case reset(code: UInt32)
-        /// GOAWAY, then the end of the connection once the remaining requests have been answered.
+        /// GOAWAY. The connection ends when the remaining requests have been answered.
         case goAway(reason: String?, lastStream: LastStream)
         /// Closes the TCP connection without close_notify or GOAWAY.
         case drop
@@ -25,10 +24,10 @@ package struct PushAction: RuleAction {
         case silence
     }
 
-    /// A failure of a connection, from its TLS handshake to its end.
+    /// A failure of a connection from its TLS handshake on.
     package enum ConnectionFault: String, CaseIterable, Sendable {
-        /// SETTINGS and PINGs are answered and windows granted, but requests are never answered, as by a load balancer
-        /// in front of a dead backend.
+        /// SETTINGS and PINGs are answered and windows granted, but requests are never answered. A load balancer in front of a dead backend
+        /// behaves like this.
         case wedge
         /// No window is granted beyond the initial one of the connection (65,535 bytes), and none for streams.
         case noWindow = "no-window"
@@ -38,7 +37,7 @@ package struct PushAction: RuleAction {
 
     package struct Response: Equatable, Sendable {
         package var status: Int
-        /// The `reason` in the body; one that Apple does not document is sent unchanged.
+        /// The `reason` in the body. It need not be a reason that Apple documents.
         package var reason: String?
         package var body: Body = .whole
         /// The value of `retry-after`, in seconds.
@@ -47,24 +46,23 @@ package struct PushAction: RuleAction {
         package var timestamp: Int64?
     }
 
-    /// How an error's body is written.
     package enum Body: String, CaseIterable, Sendable {
         /// In one DATA frame, as APNs sends it.
         case whole
         case empty
         /// In DATA frames of three bytes.
         case split
-        /// As text that is not JSON, as an intermediate proxy would send it.
+        /// As text that is not JSON, as a proxy would send it.
         case text
     }
 
-    /// The last-stream-id of a GOAWAY, which determines the streams in flight that it reports as unprocessed.
+    /// The last-stream-id of a GOAWAY. Requests above it are reported as unprocessed.
     package enum LastStream: String, CaseIterable, Sendable {
-        /// The highest that arrived: all requests are answered, including the one that met the rule.
+        /// The highest stream that arrived. All requests are answered, including the one that met the rule.
         case exact
         /// The highest stream before the request that met the rule. That request and later ones are unprocessed.
         case accepted
-        /// 0: claims that nothing was processed; notifications already accepted lose their answer.
+        /// 0, as if nothing had been processed. Notifications that were accepted get no answer.
         case zero
     }
 
@@ -72,12 +70,12 @@ package struct PushAction: RuleAction {
     package var connectionFault: ConnectionFault?
     /// The answer to a request; `nil` to leave it unchanged.
     package var answer: Answer?
-    /// True if the notification counts as accepted although its answer is never sent (`reset`, `drop`, `silence`).
+    /// True if the notification counts as accepted although its answer is never sent. Rules can set it for `reset`, `drop` and `silence`.
     package var accepts = false
     package var delay: AnswerDelay?
-    /// The stream limit to lower to.
+    /// The lowered stream limit.
     package var streams: Int?
-    /// The time for which the stream limit stays lowered, in microseconds; `nil` for the rest of the connection.
+    /// The stream limit stays lowered for this time, in microseconds; `nil` for the rest of the connection.
     package var streamsDuration: Int64?
 
     package static let points = [RulePoint.request, .channels, .connect]
@@ -185,7 +183,7 @@ extension PushAction {
 }
 
 extension PushAction {
-    /// Returns the reason for a status if a rule gives none.
+    /// Returns the reason for a status if the rule gives no reason.
     static func defaultReason(status: Int) -> APNSReason? {
         switch status {
         case 404: .badPath
@@ -200,7 +198,7 @@ extension PushAction {
     }
 }
 
-/// The answer to a refused request; it has a reason.
+/// The answer to a refused request. It has a reason.
 typealias Refusal = PushAction.Response
 
 extension PushAction.Response: Error {
@@ -208,14 +206,14 @@ extension PushAction.Response: Error {
         self.init(status: reason.status, reason: reason.rawValue, timestamp: timestamp)
     }
 
-    /// The answer to a provider token of a key for the other environment. Apple documents "BadEnvironmentKeyIdInToken";
-    /// the service sends this spelling.
+    /// The answer to a provider token whose key is for the other environment. Apple documents "BadEnvironmentKeyIdInToken", but the service
+    /// sends this spelling.
     static let badEnvironmentKeyInToken = Refusal(status: 403, reason: "BadEnvironmentKeyInToken")
-    /// The answer for an app without broadcasts. Apple documents "FeatureNotEnabled"; the service sends this spelling.
+    /// The answer for an app without broadcasts. Apple documents "FeatureNotEnabled", but the service sends this spelling.
     static let broadcastFeatureNotEnabled = Refusal(status: 400, reason: "BroadcastFeatureNotEnabled")
 
-    /// Creates the refusal with a given reason: one that Apple documents, or one of the spellings above. Apple,
-    /// "Handling error responses from Apple Push Notification service", has "Service Unavailable" with a space.
+    /// Creates the refusal with a reason that Apple documents, or with one of the spellings above. "Service Unavailable" with a space is in
+    /// Apple, "Handling error responses from Apple Push Notification service".
     init?(named reason: String) {
         let observed = [
             Self.badEnvironmentKeyInToken, Self.broadcastFeatureNotEnabled,
@@ -237,12 +235,11 @@ struct PushEffect {
     var accepts = true
     /// The delay of the answer, in microseconds.
     var delay: Int64 = 0
-    /// The stream limit to set, and for how many microseconds.
+    /// The stream limit to set, and its duration in microseconds.
     var streams: (limit: Int, duration: Int64?)?
 }
 
 extension PushEffect {
-    /// Decides on a request that would be accepted.
     /// - Parameter delay: the delay of the answer, unless a rule sets another.
     init(
         of script: inout RuleScript<PushAction>, on event: RuleEvent, delay: AnswerDelay?,
@@ -273,7 +270,7 @@ extension PushEffect {
         case nil: .answered(status: 200, reason: nil)
         case .response(let response): .answered(status: response.status, reason: response.reason)
         case .reset: .reset
-        // With last-stream=exact the request is still answered.
+        // With last-stream=exact, the request is still answered.
         case .goAway(_, .exact): .answered(status: 200, reason: nil)
         case .goAway: .goAway
         case .drop: .dropped

@@ -1,7 +1,7 @@
 /// One scripted fault: what it applies to, and its effect.
 ///
-/// A rule is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`. Some keys
-/// are conditions, all of which must be met; the action reads the others.
+/// A rule is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`. Some keys are conditions,
+/// and all conditions must be met. The action reads the other keys.
 package struct Rule<Action: RuleAction>: Equatable, Sendable {
     /// The rule as written, without the spaces around its parts.
     package let text: String
@@ -10,9 +10,9 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
     private(set) var prefix: TokenPrefix?
     /// The probability that the rule applies, from 0 to 1.
     package private(set) var rate: Double?
-    /// The number of times that the rule applies to each target, or to connections.
+    /// The maximum number of times that the rule applies to each target, or to connections.
     package private(set) var times: Int?
-    /// The interval: the rule applies to every N-th request of a connection, or to every N-th connection.
+    /// The rule applies to every N-th request of a connection, or to every N-th connection.
     package private(set) var after: Int?
     /// The number of the connection, from 1; `nil` for all.
     package private(set) var connection: Int?
@@ -61,8 +61,7 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
 
 /// The effect of a rule; each service of the simulator has its own type.
 package protocol RuleAction: Equatable, Sendable {
-    /// The points that rules can apply to, as `at` names them. The first is the default; with only one, there is no
-    /// such key.
+    /// The values of the key `at`. The first is the default. If there is only one, rules do not have this key.
     static var points: [RulePoint] { get }
     /// The conditions that a rule at this point can have.
     static func conditions(at point: RulePoint) -> [RuleCondition]
@@ -80,15 +79,15 @@ package enum RulePoint: String, Sendable {
     case notification
 }
 
-/// The conditions that a rule can have, as its keys name them.
+/// The conditions that a rule can have. Each is a key.
 package enum RuleCondition: Sendable {
     /// The device token's first digits.
     case prefix
     /// A share, from 0 to 1.
     case rate
-    /// The first N of each target, or the first N connections.
+    /// The first N requests for each target, or the first N connections.
     case times
-    /// Every N-th of a connection, or every N-th connection.
+    /// Every N-th request of a connection, or every N-th connection.
     case after
     /// The N-th connection.
     case connection
@@ -96,8 +95,7 @@ package enum RuleCondition: Sendable {
 
 /// An event that rules are matched against: a request, a notification or a connection.
 struct RuleEvent {
-    /// The recipient of a notification; the app of a request that manages channels; ``connection`` for a connection
-    /// itself.
+    /// The recipient of a notification; the app of a request that manages channels; ``connection`` for the event of a connection.
     enum Target: Hashable {
         case device(SimulatedToken)
         case channel([UInt8])
@@ -117,19 +115,19 @@ struct RuleEvent {
     }
 }
 
-/// The rules in force, and how often each was met by each of the newest targets.
+/// The rules in force, and how often each of the newest targets met them.
 struct RuleScript<Action: RuleAction>: Sendable {
     private var rules: [Rule<Action>]
-    /// Rules for the next notification to one device, each removed once it has applied. They precede all other rules.
+    /// Rules for the next notification to one device. Each is removed once it has applied. They precede all other rules.
     private var pending: [(token: SimulatedToken, rule: Rule<Action>)] = []
-    /// How often each rule with `times` was met by a target, including the times beyond its limit.
+    /// For each rule with `times`, how often each target met it, also beyond the limit.
     private var met: [RecentCounts<RuleEvent.Target>]
     private let limit: Int?
     /// The number of connections since these rules came into force, counted by ``nextConnection(_:)``.
     private var connections = 0
 
-    /// - Parameter limit: the least number of targets that each rule with `times` remembers; a forgotten target is
-    ///   counted from 0 again. nil for all.
+    /// - Parameter limit: each rule with `times` remembers at least this many targets; nil for all. A forgotten target is counted from 0
+    ///   again.
     init(_ rules: [Rule<Action>] = [], limit: Int? = nil) {
         self.rules = rules
         self.limit = limit
@@ -142,16 +140,16 @@ struct RuleScript<Action: RuleAction>: Sendable {
     /// Replaces the rules and resets their counts.
     mutating func replace(_ rules: [Rule<Action>]) { self = RuleScript(rules, limit: limit) }
 
-    /// Appends a rule; the counts of the others continue.
+    /// Appends a rule. The counts of the other rules continue.
     mutating func add(_ rule: Rule<Action>) {
         rules.append(rule)
         met.append(RecentCounts(limit: limit))
     }
 
-    /// The maximum number of pending rules; beyond it, the oldest is dropped.
+    /// The maximum number of pending rules. Beyond it, the oldest is dropped.
     static var maximumPending: Int { 1000 }
 
-    /// Adds a rule for one notification to a device, after those already pending for it.
+    /// Adds a rule for one notification to a device. Rules already pending for this device apply to notifications before.
     mutating func addPending(_ rule: Rule<Action>, for token: SimulatedToken) {
         if pending.count >= Self.maximumPending { pending.removeFirst() }
         pending.append((token, rule))
@@ -159,7 +157,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
 
     mutating func removePending(for token: SimulatedToken) { pending.removeAll { $0.token == token } }
 
-    /// Removes the first rule with a text, pending ones first. The counts of the others continue.
+    /// Removes the first rule with this text, pending ones first. The counts of the other rules continue.
     /// - Returns: true if there was one.
     mutating func remove(_ text: String) -> Bool {
         if let index = pending.firstIndex(where: { $0.rule.text == text }) {
@@ -176,7 +174,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     /// True if any rule applies to something other than connections.
     var judgesMoreThanConnections: Bool { !pending.isEmpty || rules.contains { $0.point != .connect } }
 
-    /// Calls the body with the actions that apply, in the order of the rules, until it returns true.
+    /// Calls the body with each action that applies, in the order of the rules, until the body returns true.
     mutating func apply(
         to event: RuleEvent, _ generator: inout SeededGenerator, _ decides: (Action) -> Bool
     ) {
@@ -207,9 +205,9 @@ struct RuleScript<Action: RuleAction>: Sendable {
     }
 }
 
-/// An error in the text of a rule, a setting or a device, with its place.
+/// An error in the text of a rule, a setting, a device or a key's scope.
 package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The kind of text: `rule`, `setting` or `device`.
+    /// The kind of text, such as `rule`, `setting` or `device`.
     package let kind: String
     /// The text as it was given.
     package let rule: String
@@ -223,8 +221,7 @@ package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 }
 
-/// The keys of a rule, a setting or a device. Each read removes one, so that the remaining ones are known to be
-/// unknown.
+/// The keys of a rule, a setting, a device or a scope. Each read removes a key. The remaining ones are unknown.
 package struct RuleReader {
     private let kind: String
     let rule: String
@@ -276,7 +273,6 @@ package struct RuleReader {
     }
 }
 
-// Values that several kinds of actions have.
 extension RuleReader {
     mutating func count(_ key: String) throws(RuleError) -> Int? {
         try take(key, "must be a whole number from 1") { Int($0).flatMap { $0 >= 1 ? $0 : nil } }

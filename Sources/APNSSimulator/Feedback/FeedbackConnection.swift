@@ -26,7 +26,7 @@ struct FeedbackConnection: SimulatorConnection {
 
     var nextTime: Int64? { delivery.nextTime }
 
-    // Records that were not sent stay on the list.
+    // Unsent records stay on the list.
     mutating func shutDown(reason: String, at moment: SimulatedMoment) -> Bool { false }
 
     mutating func drop() {}
@@ -34,11 +34,11 @@ struct FeedbackConnection: SimulatorConnection {
 
 /// The sending of records to one client.
 ///
-/// Records are removed from the list just before they are sent: a record whose sending began is dropped whether or not
-/// it arrives, and the others remain for the next connection.
+/// Records are removed from the list just before they are sent. So a record whose sending began is gone even if it does not arrive, and the
+/// others remain for the next connection.
 struct FeedbackDelivery {
     private static let recordLength = 38
-    /// The number of records per write without a fault: they nearly fill one TLS record.
+    /// The number of records per write, if there is no fault. They nearly fill one TLS record.
     private static let batch = 400
 
     private let fault: FeedbackAction?
@@ -55,11 +55,11 @@ struct FeedbackDelivery {
         generator = SeededGenerator(seed: seed)
     }
 
-    /// When to call ``next(at:_:)``, in microseconds of uptime; nil if nothing is scheduled.
+    /// The time to call ``next(at:_:)``, in microseconds of uptime; nil if nothing is scheduled.
     var nextTime: Int64? { isOver || due == .min ? nil : due }
 
     /// Returns the next action, if one is due.
-    /// - Parameter take: removes so many records from the list and returns them.
+    /// - Parameter take: removes and returns at most so many records of the list.
     mutating func next(at now: Int64, _ take: (Int) -> [FeedbackRecord]) -> SocketStep? {
         guard !isOver, now >= due else { return nil }
         let size = nextSize()

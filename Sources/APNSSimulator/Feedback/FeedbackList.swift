@@ -1,10 +1,10 @@
 /// The feedback service's record of one device that no longer has the app.
 package struct FeedbackRecord: Equatable, Sendable {
     package var token: SimulatedToken
-    /// When APNs found that the app was removed, in seconds since 1970.
+    /// The time when APNs found that the app was removed, in seconds since 1970.
     package var seconds: UInt32
 
-    /// The record on the wire: the time, the token's length, the token; numbers are big-endian.
+    /// The record as it is sent: the time, the token's length, the token. Numbers are big-endian.
     ///
     /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived), "The Feedback
     /// Service".
@@ -14,8 +14,8 @@ package struct FeedbackRecord: Equatable, Sendable {
         return withUnsafeBytes(of: seconds.bigEndian) { Array($0) } + length + token
     }
 
-    /// Reads a file of records: per line, the device token's hex digits, a space, and the time in seconds since 1970.
-    /// Empty lines are skipped.
+    /// Reads a file of records. A line has the device token's hex digits, a space, and the time in seconds since 1970. Empty lines are
+    /// skipped.
     /// - Throws: ``SimulatorError`` with the number of the line, never with the token.
     package static func all(inFile text: String) throws(SimulatorError) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []
@@ -37,26 +37,25 @@ package struct FeedbackRecord: Equatable, Sendable {
     }
 }
 
-/// The feedback service's records, one per device, in the order in which they were added.
+/// The feedback service's records, one per device, in the order of their addition.
 struct FeedbackList: Sendable {
     private var times: [SimulatedToken: UInt32] = [:]
     private var order: [SimulatedToken] = []
     private var first = 0
     private let limit: Int
 
-    /// - Parameter limit: the maximum number of waiting records. Beyond it, the oldest are dropped, because a client
-    ///   may never fetch them.
+    /// - Parameter limit: the maximum number of waiting records. Beyond it, the oldest are dropped, because a client may never fetch them.
     init(limit: Int = 1_000_000) { self.limit = max(1, limit) }
 
     var count: Int { times.count }
 
-    /// The waiting records, in the order in which they are served.
+    /// The waiting records, in the order of serving.
     var waiting: [FeedbackRecord] {
         order[first...].compactMap { token in times[token].map { FeedbackRecord(token: token, seconds: $0) } }
     }
 
     /// Adds a device, or updates its time if it is waiting already.
-    /// - Returns: true if the oldest record was dropped for it.
+    /// - Returns: true if the oldest record was dropped to make room.
     @discardableResult
     mutating func add(_ record: FeedbackRecord) -> Bool {
         guard times.updateValue(record.seconds, forKey: record.token) == nil else { return false }
@@ -72,8 +71,7 @@ struct FeedbackList: Sendable {
             times.removeValue(forKey: token).map { FeedbackRecord(token: token, seconds: $0) }
         }
         first = end
-        // Compacts only when the removed part is the larger one, so that reading the list in small pieces does not copy
-        // it for each.
+        // Compacts only when the removed part is larger. Otherwise, reading the list in small pieces would copy it each time.
         if first > order.count / 2 {
             order.removeSubrange(..<first)
             first = 0

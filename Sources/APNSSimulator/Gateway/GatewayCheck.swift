@@ -4,8 +4,8 @@ import TLS
 
 /// The gateway's checks of a well-formed notification, in its order.
 ///
-/// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order; it is assumed, as is
-/// everything marked so.
+/// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order. It is assumed, and so is everything that is
+/// marked as assumed.
 struct GatewayCheck {
     enum Verdict {
         case refused(GatewayStatus)
@@ -28,7 +28,7 @@ struct GatewayCheck {
         guard hasTopic else { return .refused(.missingTopic) }
         guard let payload = notification.payload, !payload.isEmpty else { return .refused(.missingPayload) }
         guard payload.count <= maximumPayloadSize else { return .refused(.invalidPayloadSize) }
-        // Assumed: a payload that is not a JSON object, or has no aps, is a processing error; no other status fits.
+        // Assumed: a payload that is not a JSON object, or has no `aps`, is a processing error. No other status fits.
         guard let members = JSONObjectCheck.members(of: payload, seeking: idMember), members.hasAPS else {
             return .refused(.processingError)
         }
@@ -36,8 +36,8 @@ struct GatewayCheck {
         // assumed.
         guard notification.priority != 10 || !members.hasContentAvailableOnly else { return .refused(.processingError) }
         let known = SimulatedToken(bytes: token)
-        // No device has an all-zero token, and clients send it to be refused (assumed). Other invalid tokens are up to
-        // the registered devices and the rules.
+        // No device has an all-zero token, and clients send one to be refused (assumed). The registered devices and the rules decide which
+        // other tokens are invalid.
         guard known.words != (0, 0, 0, 0) || !known.tail.allSatisfy({ $0 == 0 }) else { return .refused(.invalidToken) }
         return .good(known, id: members.sought)
     }
@@ -45,7 +45,7 @@ struct GatewayCheck {
 
 /// The verdict on a client of the gateway or the feedback service, by its certificate.
 enum GatewayClient: Equatable {
-    /// Accepted, with the topic of the certificate; nil if the certificate has none.
+    /// The topic is the certificate's; nil if the certificate has none.
     case taken(topic: String?)
     case refused
 
@@ -61,7 +61,7 @@ enum GatewayClient: Equatable {
             userID: certificate.userID, commonName: certificate.commonName, topics: configuration.topics)
     }
 
-    // Apple's certificates have the topic as the user ID, and in the common name after the kind of certificate, such as
+    // Apple's certificates have the topic as the user ID. They also have it in the common name after the kind of certificate, such as
     // "Apple Development IOS Push Services: com.example.app".
     init(userID: String?, commonName: String?, topics: [String]) {
         var topic = userID
@@ -69,8 +69,8 @@ enum GatewayClient: Equatable {
             topic = String(commonName[colon...].dropFirst().drop { $0 == " " })
         }
         if topic?.isEmpty == true { topic = nil }
-        // A certificate of an unknown app is treated like a missing one (assumed). An app's VoIP certificate, for
-        // example, names its bundle identifier with a suffix.
+        // A certificate of an unknown app is treated like a missing certificate (assumed). An app's certificate can name the bundle
+        // identifier with a suffix, for example for VoIP.
         let isKnown = topics.isEmpty || topics.contains { topic == $0 || topic?.hasPrefix($0 + ".") == true }
         if topic != nil, !isKnown {
             self = .refused

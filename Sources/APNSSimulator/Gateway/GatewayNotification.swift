@@ -1,19 +1,18 @@
 import LegacyAPNS
 
-/// One notification within the bytes that a client sent; valid only as long as those bytes.
+/// One notification in a client's bytes. It is valid only as long as these bytes.
 ///
-/// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived), for command 2 and
-/// its items; "Legacy Information" of the same guide for commands 0 and 1. All numbers are big-endian.
+/// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API" for command 2 and its items, and
+/// "Legacy Information" for commands 0 and 1. All numbers are big-endian.
 struct GatewayNotification {
-    /// Longer tokens of commands 0 and 1 are refused before they have arrived (100 bytes; a device's token has 32).
+    /// In bytes; a device's token has 32. With commands 0 and 1, a longer token is refused before it has arrived.
     static let maximumTokenLength = 100
-    /// The largest contents of a frame of command 2: all five items, with the longest payload that its length field can
-    /// express.
+    /// The maximum length of a frame of command 2: all five items, with the longest payload that the length field allows.
     static let maximumLength = 5 * 3 + maximumTokenLength + 65_535 + 4 + 4 + 1
 
     /// 0, 1 or 2.
     var command: UInt8
-    /// nil in command 0, and in frames without one.
+    /// nil in command 0, and in frames without an identifier.
     var identifier: UInt32?
     /// Seconds since 1970; 0 to deliver now or never. nil if missing.
     var expiration: UInt32?
@@ -25,11 +24,11 @@ struct GatewayNotification {
     var payload: UnsafeBufferPointer<UInt8>?
 }
 
-/// Bytes that are not a notification; nothing after them on the connection can be parsed.
+/// Bytes that are not a notification. Nothing after them on the connection can be parsed.
 struct GatewayFault: Error, Equatable {
     enum Kind: Equatable {
         case unknownCommand(UInt8)
-        /// A token longer than any device's, found before the rest of the frame arrived.
+        /// A token longer than any device's. Found before the rest of the frame has arrived.
         case tokenTooLong(Int)
         case frameTooLong(Int)
         case unknownItem(UInt8)
@@ -55,7 +54,7 @@ struct GatewayFault: Error, Equatable {
 }
 
 extension GatewayNotification {
-    /// Returns the length of a frame or, while it is unknown, the number of bytes needed to continue.
+    /// Returns the length of a frame. If the bytes are too few to know it, returns the number of bytes that are needed to continue.
     static func length(_ bytes: UnsafeBufferPointer<UInt8>) throws(GatewayFault) -> Int {
         switch bytes[0] {
         case 0: return try lengthWithoutItems(bytes, headerLength: 1)
@@ -85,8 +84,7 @@ extension GatewayNotification {
         return payload + Int(bytes.number(at: payload - 2, as: UInt16.self))
     }
 
-    /// Parses a frame.
-    /// - Parameter bytes: exactly one whole frame.
+    /// - Parameter bytes: exactly one complete frame.
     init(frame bytes: UnsafeBufferPointer<UInt8>) throws(GatewayFault) {
         command = bytes[0]
         switch command {
@@ -133,7 +131,7 @@ extension GatewayNotification {
         }
     }
 
-    // The client can identify the notification if its identifier precedes the fault.
+    // The identifier is known if it precedes the fault.
     private func fault(_ kind: GatewayFault.Kind) -> GatewayFault {
         GatewayFault(kind: kind, identifier: identifier ?? 0)
     }
@@ -146,16 +144,16 @@ extension UnsafeBufferPointer<UInt8> {
     }
 }
 
-/// Finds the notifications in a client's bytes, which can be split anywhere.
+/// Finds the notifications in a client's bytes, which may be split anywhere.
 ///
-/// Notifications are passed on in place; only one that is split between two reads is copied.
+/// Notifications are passed on in place. Only a notification that is split between two reads is copied.
 struct GatewayFrameReader {
     /// The beginning of an incomplete frame; never more than one frame.
     private(set) var rest: [UInt8] = []
 
     /// Passes the complete notifications to the body.
-    /// - Throws: ``GatewayFault`` at the first invalid byte, after the notifications before it were passed on. Do not
-    ///   call this again afterwards.
+    /// - Throws: ``GatewayFault`` at the first invalid byte, after the notifications before it were passed on. The reader must not be used
+    ///   afterwards.
     mutating func read(
         _ bytes: UnsafeRawBufferPointer, _ body: (GatewayNotification) -> Void
     ) throws(GatewayFault) {

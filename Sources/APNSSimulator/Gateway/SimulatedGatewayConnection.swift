@@ -5,8 +5,8 @@ import TLS
 
 /// A connection to the binary gateway.
 ///
-/// A valid notification gets no answer. The first that is invalid, or that a rule applies to, ends the connection;
-/// everything after it is read and discarded.
+/// A valid notification gets no answer. The first notification that is invalid, or that a rule applies to, ends the connection. Everything
+/// after it is read and discarded.
 struct SimulatedGatewayConnection: SimulatorConnection {
     private enum Phase {
         case open
@@ -67,7 +67,7 @@ struct SimulatedGatewayConnection: SimulatorConnection {
             return
         }
         let isJudged = service.judgesGatewayNotifications
-        // Moved out, because the body passed to it changes the rest of this value.
+        // Moved out, because the closure changes the rest of this value.
         var reader = GatewayFrameReader()
         swap(&reader, &self.reader)
         do throws(GatewayFault) {
@@ -81,7 +81,7 @@ struct SimulatedGatewayConnection: SimulatorConnection {
         }
     }
 
-    // The account is updated first, so that a client that has received a packet finds it counted.
+    // The account is updated before a packet is sent, so that a client that has received the packet finds it counted.
     mutating func next(at moment: SimulatedMoment) -> SocketStep? {
         switch phase {
         case .open, .hung(isReported: true): return nil
@@ -102,7 +102,7 @@ struct SimulatedGatewayConnection: SimulatorConnection {
         if case .ending(let ending) = phase { ending.nextTime } else { nil }
     }
 
-    /// Sends a shutdown packet that names the last accepted notification, and ends the connection.
+    /// Sends a packet with status 10 that names the last accepted notification, and ends the connection.
     mutating func shutDown(reason: String, at moment: SimulatedMoment) -> Bool {
         switch phase {
         case .open: end(with: GatewayAction.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
@@ -230,7 +230,7 @@ struct GatewayEnding {
     private var steps: ArraySlice<SocketStep>
     private var due: Int64
 
-    /// - Parameter now: the time from which the delay counts.
+    /// - Parameter now: the time when the delay begins.
     init(_ steps: [SocketStep], at now: Int64, delay: Int64 = 0) {
         self.steps = steps[...]
         due = now + delay
@@ -243,7 +243,7 @@ struct GatewayEnding {
         self.init(sent + (packet.lingers ? [] : [.close]), at: now, delay: delay)
     }
 
-    /// When the next step is due; nil if there is none.
+    /// The time of the next step; nil if there is none.
     var nextTime: Int64? { steps.isEmpty ? nil : due }
 
     /// Returns the next step, if it is due.
@@ -253,7 +253,7 @@ struct GatewayEnding {
         return step
     }
 
-    /// Makes the rest due now: the remaining bytes in one piece, then the end.
+    /// Makes the rest due now: the remaining bytes in one piece, and the end.
     mutating func hurry(at now: Int64) {
         due = min(due, now)
         var rest = ByteBuffer()

@@ -1,8 +1,8 @@
-/// A timer wheel of delayed answers, with a bucket per millisecond: delaying an answer costs an append, and a tick
-/// visits only what is due, however many streams wait.
+/// A timer wheel of delayed answers, with a bucket per millisecond. Delaying an answer costs an append. A tick visits only due answers,
+/// however many streams wait.
 ///
-/// Time is in milliseconds of any monotonic clock. Answers due later than one round of the wheel stay in their bucket
-/// for another.
+/// Time is in milliseconds of any monotonic clock. An answer that is due after more than one round of the wheel stays in its bucket for
+/// another round.
 struct DelayWheel {
     private struct Entry {
         let due: Int64
@@ -17,7 +17,7 @@ struct DelayWheel {
 
     init(now: Int64) { handedOutThrough = now }
 
-    /// Delays the answer of a stream. An answer that is already due is passed on at the next tick.
+    /// Delays the answer of a stream. If it is already due, the next tick passes it on.
     mutating func hold(stream: Int32, until due: Int64) {
         let due = max(due, handedOutThrough + 1)
         buckets[Int(due % Self.size)].append(Entry(due: due, stream: stream))
@@ -50,8 +50,7 @@ struct DelayWheel {
         handedOutThrough = now
     }
 
-    /// The next time to call ``advance(to:_:)``: the next millisecond whose bucket is not empty; nil if no answer
-    /// waits.
+    /// The next time to call ``advance(to:_:)``: the next millisecond whose bucket is not empty. nil if no answer waits.
     var next: Int64? {
         guard count > 0 else { return nil }
         for tick in handedOutThrough + 1...handedOutThrough + Self.size

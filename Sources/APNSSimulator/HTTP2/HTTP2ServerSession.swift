@@ -2,12 +2,12 @@ import APNS
 import CNghttp2
 import NIOCore
 
-/// The stream limits that were announced, and the one that binds the client.
+/// The announced stream limits, and the limit that binds the client.
 ///
-/// nghttp2 would refuse streams as soon as it is given a lower limit. It binds the client only once the client has
-/// acknowledged the SETTINGS (RFC 9113, section 6.5.3), so the limit is kept here and hidden from nghttp2.
+/// nghttp2 refuses streams as soon as it knows a lower limit. But the limit binds the client only once the client has acknowledged the
+/// SETTINGS (RFC 9113, section 6.5.3). So the limit is kept here and hidden from nghttp2.
 private struct AnnouncedLimits {
-    /// An unknown identifier under which nghttp2 sends the limit.
+    /// nghttp2 sends the limit with this identifier, which it does not know.
     static let placeholder: UInt16 = 0xF003
     private var unacknowledged: [Int] = []
     private var inForce: Int
@@ -32,19 +32,19 @@ private struct AnnouncedLimits {
     }
 }
 
-/// The streams that the client has opened and that nghttp2 has forgotten, because it ignores HEADERS and DATA on them.
+/// The streams that the client has opened and nghttp2 has forgotten. nghttp2 would ignore HEADERS and DATA on them.
 private struct ClosedStreams {
     private var highest: Int32 = -1
-    /// Streams that the client has passed over, which closes them (RFC 9113, section 5.1.1).
+    /// Streams that the client has skipped. This closes them (RFC 9113, section 5.1.1).
     private var skipped: [ClosedRange<Int32>] = []
-    /// Streams that this side has reset: what was on the way is ignored (section 5.1).
+    /// Streams that this side has reset. Frames in flight on them are ignored (section 5.1).
     private var reset: Set<Int32> = []
 
     mutating func wasReset(_ stream: Int32) { reset.insert(stream) }
 
     /// Checks a frame before nghttp2 reads it.
-    /// - Parameter isOpen: returns true if nghttp2 knows the stream, and so checks the frame.
-    /// - Returns: the code of the connection error that the frame is (sections 5.1 and 5.1.1); `nil` if it is none.
+    /// - Parameter isOpen: returns true if nghttp2 knows the stream, and so checks the frame itself.
+    /// - Returns: the code of the connection error (sections 5.1 and 5.1.1); `nil` if the frame is no error.
     mutating func violation(of frame: FrameHeader, isOpen: () -> Bool) -> nghttp2_error_code? {
         let isRequest = frame.kind == NGHTTP2_HEADERS.rawValue
         guard isRequest || frame.kind == NGHTTP2_DATA.rawValue, frame.stream & 1 == 1 else { return nil }
@@ -66,7 +66,7 @@ private struct FrameHeader {
 
 /// Finds the frames in the bytes of a client.
 private struct FrameScanner {
-    /// The bytes to skip before the next header; at first the preface (section 3.4).
+    /// The number of bytes to skip before the next frame header; at first the preface (section 3.4).
     private var rest = 24
     private var header: [UInt8] = []
 
@@ -95,11 +95,11 @@ private struct FrameScanner {
 
 /// The server's side of one HTTP/2 connection: bytes in and bytes out, no I/O.
 ///
-/// nghttp2 keeps an unretained pointer to this object and calls back only from ``receive(_:)`` and ``write(into:)``.
-/// The owner must not release it inside a callback, and must not call either method from one.
+/// nghttp2 keeps an unretained pointer to this object, and calls back only from ``receive(_:)`` and ``write(into:)``. Inside a callback,
+/// the owner must not release this object or call these two methods.
 final class HTTP2ServerSession {
     private let session: OpaquePointer
-    // Unsafe, to save a check on every frame; the owner retains this session and thus outlives it.
+    // Unsafe, to save a check on every frame. The owner retains this session, so it outlives the session.
     private unowned(unsafe) let owner: SimulatedConnection
     private let credentials: ClientCredentials
     private var limits: AnnouncedLimits
@@ -107,14 +107,14 @@ final class HTTP2ServerSession {
     private var scanner = FrameScanner()
     /// True once this side has sent a GOAWAY: later streams are ignored.
     private var isLeaving = false
-    // Keeps every slot alive as long as the session, because nghttp2 has unretained pointers to those in use.
+    // Keeps every slot alive as long as the session, because nghttp2 has unretained pointers to them.
     private var slots: [StreamSlot] = []
     private var freeSlots: [StreamSlot] = []
     private var openStreams = 0
     private let records: Bool
     /// True while a stream is closed because the client has reset it.
     private var isResetting = false
-    /// The slot whose headers are arriving; a header block is never interleaved with another stream's.
+    /// The slot whose headers are arriving. A header block is never interleaved with another stream's.
     private var headerSlot: StreamSlot?
 
     private(set) var highestStream: Int32 = 0
@@ -122,7 +122,7 @@ final class HTTP2ServerSession {
 
     /// - Parameters:
     ///   - records: true to keep headers as received.
-    ///   - connectionWindow: the connection's window in bytes; nil to grant none beyond the initial one.
+    ///   - connectionWindow: the connection's window in bytes; nil to grant nothing beyond the initial window.
     init(
         owner: SimulatedConnection, credentials: ClientCredentials, records: Bool, streamLimit: Int,
         connectionWindow: Int32?
@@ -135,8 +135,8 @@ final class HTTP2ServerSession {
         nghttp2_option_new(&options)
         defer { nghttp2_option_del(options) }
         nghttp2_option_set_no_closed_streams(options, 1)
-        // A client can cancel thousands of streams at once if a rule keeps silent; nghttp2's default limit against
-        // rapid resets would end the connection.
+        // A client can cancel thousands of streams at once if a rule keeps silent. nghttp2's default limit against rapid resets would then
+        // end the connection.
         nghttp2_option_set_stream_reset_rate_limit(options, 1_000_000, 100_000)
         if connectionWindow == nil { nghttp2_option_set_no_auto_window_update(options, 1) }
         var created: OpaquePointer?
@@ -146,7 +146,7 @@ final class HTTP2ServerSession {
             throw SimulatorError("nghttp2 could not allocate a session")
         }
         session = created
-        // Only now is the object initialized, and nghttp2 does not use the pointer before the first callback.
+        // The object is initialized only now. nghttp2 does not use the pointer before the first callback.
         nghttp2_session_set_user_data(session, Unmanaged.passUnretained(self).toOpaque())
         // Source: the SETTINGS that APNs was seen to send (pushy, issue 878).
         submit([
@@ -264,7 +264,7 @@ final class HTTP2ServerSession {
         nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, code)
     }
 
-    /// Ends the connection once the streams up to `lastStream` have ended; later ones are closed at once.
+    /// Ends the connection when the streams up to `lastStream` have ended. Later streams are closed at once.
     /// - Parameter reason: the reason in the debug data, as JSON; nil for no debug data.
     func goAway(lastStream: Int32, reason: String?) {
         isLeaving = true
@@ -343,7 +343,7 @@ final class HTTP2ServerSession {
         freeSlots.append(slot)
     }
 
-    /// Every open stream, for when the connection has closed.
+    /// The open streams. Used when the connection has closed.
     var openSlots: some Sequence<StreamSlot> { slots.lazy.filter { $0.stream != 0 } }
 
     private func takeSlot() -> StreamSlot {
@@ -389,7 +389,7 @@ final class HTTP2ServerSession {
 
 /// The C callbacks of nghttp2, which find their session and forward to it.
 private enum ServerCallbacks {
-    // Called about ten times per request. The session outlives the call into nghttp2, so it need not be retained.
+    // Called about ten times per request. Not retained, because the session outlives the call into nghttp2.
     @inline(__always)
     private static func session(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2ServerSession) -> Void) {
         guard let pointer else { return }

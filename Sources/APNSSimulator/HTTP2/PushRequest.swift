@@ -1,7 +1,7 @@
 import APNS
 import PushJob
 
-/// A request whose headers have already been reduced to what the checks need.
+/// The parts of a request that the checks need.
 struct PushRequest {
     enum Method {
         case post, get, delete, other
@@ -12,7 +12,7 @@ struct PushRequest {
         case withoutToken
         /// The token is nil if it is malformed.
         case device
-        /// These paths name an app, whose bundle identifier is kept.
+        /// This and the next two paths name an app; see ``bundleID``.
         case broadcast
         case channels
         case allChannels
@@ -25,7 +25,7 @@ struct PushRequest {
 
         var value: Value? { if case .value(let value) = self { value } else { nil } }
 
-        /// Reads an occurrence of the header; ignores all but the first.
+        /// Reads an occurrence of the header. Only the first counts.
         mutating func read(_ hasDuplicates: inout Bool, _ value: () -> Value?) {
             guard case .absent = self else { return hasDuplicates = true }
             self = value().map { .value($0) } ?? .bad
@@ -42,29 +42,29 @@ struct PushRequest {
     var channelID = Field<[UInt8]>.absent
     var token: SimulatedToken?
     var hasDuplicates = false
-    /// Without a value if the client has a certificate.
+    /// ``Field/bad`` if the client has a certificate: the header is then ignored.
     var authorization = Field<Result<ProviderGrant, Refusal>>.absent
     var id = Field<APNSID>.absent
     var expiration = Field<Int64>.absent
-    /// Its length.
+    /// The value is its length.
     var collapseID = Field<Int>.absent
     var priority = Field<Int>.absent
     var pushType = Field<PushType>.absent
     var topic = Field<TopicFacts>.absent
     var bodyLength = 0
 
-    /// True if the request is about a channel rather than a device; its id is then the `apns-request-id`.
+    /// True if the request is about a channel, not about a device. Its id is then the `apns-request-id`.
     var isAboutChannels: Bool { isManagement || path == .broadcast }
 
     var isManagement: Bool { path == .channels || path == .allChannels }
 
     /// Processes one header.
-    /// - Parameter idText: receives the `apns-id` or `apns-request-id`, which the answer repeats as it was written.
+    /// - Parameter idText: receives the `apns-id` or `apns-request-id`. The answer repeats it as it was written.
     mutating func take(
         name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>, of credentials: ClientCredentials,
         idText: UnsafeMutablePointer<UInt8>
     ) {
-        // Nearly all headers differ in length, so most cost only one comparison.
+        // Nearly all header names differ in length, so most cost only one comparison.
         switch name.count {
         case 5 where name.equals(":path"): take(path: value)
         case 7:

@@ -21,7 +21,7 @@ final class SimulatedConnection: SimulatorConnection {
     private let givesUniqueIDs: Bool
     private var uniqueIDs: SeededGenerator
     private var counters = PushCounters()
-    /// The plain 200s among the answers, because counting them by name would cost more.
+    /// The number of plain 200s. They are counted separately, because counting them by name would cost more.
     private var successes = 0
     private var latencies: [Int64] = []
     private var ordinal = 0
@@ -75,13 +75,13 @@ final class SimulatedConnection: SimulatorConnection {
         do {
             try session?.receive(bytes)
         } catch {
-            // Bytes that are not HTTP/2 are the client's error; nghttp2 may have queued a GOAWAY.
+            // Bytes that are not HTTP/2 are the client's error. nghttp2 may have queued a GOAWAY.
             counters.protocolErrors += 1
             ending.step = .linger
         }
     }
 
-    /// Sends the answers that are due, and lifts stream limits whose time has passed.
+    /// Sends the due answers, and restores stream limits whose time has passed.
     private func advance(to moment: SimulatedMoment) {
         self.moment = moment
         wheel.advance(to: moment.uptime / 1000) { stream in
@@ -98,7 +98,7 @@ final class SimulatedConnection: SimulatorConnection {
         return due.map { min($0, lifted) } ?? lifted
     }
 
-    // The account is updated first, so that a client that has received an answer finds it counted.
+    // The account is updated before answers are sent, so that a client that has received an answer finds it counted.
     func next(at moment: SimulatedMoment) -> SocketStep? {
         advance(to: moment)
         var buffer = ByteBuffer()
@@ -116,7 +116,7 @@ final class SimulatedConnection: SimulatorConnection {
         return step
     }
 
-    /// Answers that were not sent are lost.
+    /// Unsent answers count as lost.
     func closed() {
         if let session {
             for slot in session.openSlots { lose(slot) }
@@ -162,7 +162,7 @@ final class SimulatedConnection: SimulatorConnection {
             recording?.record(slot, accepted: false, .silenced, date: moment.date)
             return
         }
-        // Updated after the decision, because a GOAWAY sent by it may exclude this request.
+        // Updated after the decision, because the decision may send a GOAWAY that excludes this request.
         defer { ending.processed = max(ending.processed, slot.stream) }
         do throws(Refusal) {
             let (effect, answer) =
@@ -194,7 +194,7 @@ final class SimulatedConnection: SimulatorConnection {
     }
 
     func streamClosed(_ slot: StreamSlot, errorCode: UInt32) {
-        // With NO_ERROR the answer was sent whole; with any other code it was not sent, or only in part.
+        // With NO_ERROR the answer was sent completely; with any other code partly, or not at all.
         if errorCode == 0, case .answered = slot.fate { return }
         lose(slot)
     }
@@ -203,7 +203,7 @@ final class SimulatedConnection: SimulatorConnection {
 
     func resetReceived() { counters.resetsReceived += 1 }
 
-    // Every answer has an id: that of the request, as it was written, or a new one.
+    // Every answer has an id: the request's as it was written, or a new one.
     private func identify(_ slot: StreamSlot) -> APNSID {
         if let id = slot.request.id.value { return id }
         let id = service.newID()
@@ -212,7 +212,7 @@ final class SimulatedConnection: SimulatorConnection {
     }
 
     /// Carries out the decision on a request.
-    /// - Parameter answer: the answer unless a rule gives another; nil for a plain 200.
+    /// - Parameter answer: the answer if no rule gives another; nil for a plain 200.
     private func carryOut(_ effect: PushEffect, on slot: StreamSlot, ordinarily answer: PreparedAnswer?) {
         slot.fate = effect.accepts && !slot.request.isManagement ? .accepted : .refused
         recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
@@ -303,10 +303,10 @@ final class SimulatedConnection: SimulatorConnection {
 
 /// The progress of a connection's end.
 private struct ConnectionEnding {
-    /// How the socket must be closed once everything is sent; nil before the end.
+    /// The last step, when everything is sent; nil before the end.
     var step: SocketStep?
     var isReported = false
-    /// The last stream of a GOAWAY, which may not have been sent yet; later streams are ignored.
+    /// The last stream of a GOAWAY, even if the GOAWAY has not been sent yet. Later streams are ignored.
     var lastStream: Int32?
     /// The highest stream that was decided on.
     var processed: Int32 = 0

@@ -1,7 +1,8 @@
-/// The limit of concurrent streams on a connection, which depends on its credentials, its errors and the rules.
+/// The limit of concurrent streams on a connection. It depends on the client's credentials, the errors and the rules. Each change returns
+/// the limit to announce, or nil if it is unchanged.
 ///
-/// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token. Observed: it
-/// drops to one after any rejection and rises with the next success (openradar 27870881; pushy, issue 732).
+/// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token. Observed: the limit drops to one
+/// after any rejection, and rises with the next success (openradar 27870881; pushy, issue 732).
 struct StreamLimit {
     private let initial: Int
     private let maximum: Int
@@ -10,7 +11,7 @@ struct StreamLimit {
     private var isTrusted: Bool
     private var isPenalized = false
     private var lowered: Int?
-    /// When a limit that a rule lowered is restored, in microseconds of uptime.
+    /// The time to restore a limit that a rule lowered, in microseconds of uptime.
     private(set) var liftedAt: Int64?
     /// The limit that was last announced.
     private(set) var current: Int
@@ -23,15 +24,13 @@ struct StreamLimit {
         current = isTrusted ? maximum : min(initial, maximum)
     }
 
-    /// Records that a request was authenticated. Returns the limit to announce, or nil if it is unchanged, as do the
-    /// methods below.
+    /// Records that a request was authenticated.
     mutating func trust() -> Int? {
         if isTrusted { return nil }
         isTrusted = true
         return change()
     }
 
-    /// Records the answer to a request.
     mutating func answered(_ status: Int) -> Int? {
         switch status {
         case 200..<300 where isPenalized: isPenalized = false
@@ -42,7 +41,7 @@ struct StreamLimit {
         return change()
     }
 
-    /// Lowers the limit for a rule, until a time or for the rest of the connection.
+    /// Lowers the limit until a time, or for the rest of the connection.
     mutating func lower(to limit: Int, until time: Int64?) -> Int? {
         lowered = limit
         liftedAt = time

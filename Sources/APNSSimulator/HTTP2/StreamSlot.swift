@@ -1,6 +1,6 @@
 import APNS
 
-/// The memory of one stream, reused by a later one after it has closed.
+/// The memory of one stream. Later streams reuse it.
 ///
 /// It holds the bytes of the answer until nghttp2 has sent them.
 final class StreamSlot {
@@ -8,24 +8,24 @@ final class StreamSlot {
         case undecided
         /// Accepted, but not answered yet.
         case accepted
-        /// An answer was passed to nghttp2, which may still fail to send it.
+        /// An answer was passed to nghttp2. nghttp2 may still fail to send it.
         case answered(accepted: Bool)
         case refused
     }
 
-    /// The largest body that is kept: the largest payload that APNs accepts.
+    /// In bytes, as much of a body as is kept: the largest payload that APNs accepts.
     static let bodyCapacity = 5120
 
     /// 0 while no stream uses it.
     var stream: Int32 = 0
     var request = PushRequest()
     var fate = Fate.undecided
-    /// The answer, which may be delayed; nil for a plain 200.
+    /// The answer until it is sent; nil for a plain 200.
     var heldAnswer: PreparedAnswer?
-    /// The number of bytes of its body that nghttp2 has taken.
+    /// The number of bytes of ``heldAnswer`` that nghttp2 has read.
     var answerOffset = 0
-    /// The pseudo-headers and those of APNs as received, because the checks keep only what they need; nil unless
-    /// notifications are recorded. An `apns-request-id` takes the place of the `apns-id`.
+    /// The pseudo-headers and the `apns-` headers as received; nil unless notifications are recorded. An `apns-request-id` is recorded as
+    /// the `apns-id`.
     var recorded: [String: String]?
 
     /// The `apns-id` or `apns-request-id` of the answer, 36 characters.
@@ -60,12 +60,11 @@ final class StreamSlot {
         uniqueID = uniqueText
     }
 
-    /// Records a header, if notifications are recorded.
+    /// Records a header if notifications are recorded.
     func record(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         guard recorded != nil, name.first == UInt8(ascii: ":") || name.starts(with: "apns-".utf8) else { return }
         let name = name.equals("apns-request-id") ? "apns-id" : String(decoding: name, as: UTF8.self)
-        // The first of duplicate headers counts, as it does for the checks. Long values are truncated: nothing that APNs
-        // accepts is nearly as long.
+        // The first of duplicate headers counts, as in the checks. Long values are truncated: APNs accepts nothing nearly as long.
         if recorded?[name] == nil { recorded?[name] = String(decoding: value.prefix(1000), as: UTF8.self) }
     }
 
@@ -92,7 +91,6 @@ struct PreparedAnswer: Sendable {
     /// `apns-channel-id`; empty to omit the field.
     var channelID: [UInt8] = []
 
-    /// Creates the answer to a request that manages channels.
     init(status: Int, body: String = "", channelID: [UInt8] = []) {
         self.status = status
         self.body = Array(body.utf8)
@@ -119,6 +117,6 @@ struct PreparedAnswer: Sendable {
         }
     }
 
-    /// The answer as the account names it.
+    /// The answer in the account, such as `410 Unregistered`.
     var name: String { reason.map { "\(status) \($0)" } ?? "\(status)" }
 }

@@ -1,6 +1,5 @@
 import WebPages
 
-/// The pages of the inbox, made from the recording and the rules.
 struct Inbox: Sendable {
     let service: SimulatedService
     let recorder: Recorder
@@ -9,7 +8,7 @@ struct Inbox: Sendable {
 
     private static let site = "APNs simulator"
 
-    /// Everything that the pages depend on; equal versions give equal pages.
+    /// Everything that the pages depend on. Equal versions give equal pages.
     struct Version: Equatable {
         let kept: Int
         let newest: UInt64
@@ -94,12 +93,12 @@ struct Inbox: Sendable {
             """
     }
 
-    /// The command that sends the first push. The token is an example.
+    /// The token is an example.
     private static let firstPush = """
         apns-worker enqueue --token 00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0 --alert Hello
         """
 
-    /// The content without any push: how to send the first one, or how to see the others.
+    /// The content of an empty list: how to send the first push, or how to see all pushes.
     private func nothing(_ filter: InboxFilter) -> HTML {
         guard filter.isEmpty, filter.view != .activities else {
             return Elements.empty(
@@ -120,7 +119,7 @@ struct Inbox: Sendable {
         return Elements.empty("Nothing was received yet.", HTML(commands))
     }
 
-    /// The tabs of the views, and the answers as links that filter.
+    /// Tabs for the views, and links that filter by answer.
     private func tabs(_ filter: InboxFilter, _ summary: InboxSummary) -> HTML {
         let counted = summary.answers
         var answers = counted.answers
@@ -142,7 +141,7 @@ struct Inbox: Sendable {
         if ["accepted", "refused"].contains(filter.answer) {
             pills.append((title: "\(filter.answer)", path: filter.path, isCurrent: true, count: nil))
         } else if !filter.answer.isEmpty, !answers.contains(where: { $0.answer == filter.answer }) {
-            // A filter stays visible when its last push has been deleted.
+            // The filter stays visible when its last push has been deleted.
             answers.append(AnswerCount(answer: filter.answer, count: 0))
         }
         pills += answers.map { one in

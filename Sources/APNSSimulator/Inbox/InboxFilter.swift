@@ -10,13 +10,12 @@ struct InboxFilter: Sendable {
     var text = ""
     var answer = ""
     var pushType = ""
-    /// Shows notifications below this number in the recording; `nil` for the newest.
+    /// The page begins below this number in the recording; `nil` for the newest.
     var before: UInt64?
     /// The number of the push in the preview; `nil` for the newest.
     var open: UInt64?
     var view = View.all
 
-    /// The arrangements of the pushes.
     enum View: String, CaseIterable, Sendable {
         case all, devices, activities
 

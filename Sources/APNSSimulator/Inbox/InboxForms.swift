@@ -1,6 +1,6 @@
 import WebPages
 
-/// The forms of the inbox, which return to a page.
+/// The forms of the inbox. They return to the page of the query.
 struct InboxForms {
     let query: [(name: String, value: String?)]
 
@@ -12,7 +12,7 @@ struct InboxForms {
         """
     }
 
-    /// The forms for the next answer to the device of a push, which are opened by a click.
+    /// The forms for the next answer to the device of a push, in an element that opens with a click.
     func nextAnswers(_ notification: ReceivedNotification, id: String) -> HTML {
         let buttons = buttons(notification)
         guard !buttons.isEmpty else { return "" }
@@ -80,7 +80,7 @@ struct NextAnswer: Sendable {
         NextAnswer("silence", "no answer", "answer=silence"), NextAnswer("drop", "connection lost", "answer=drop"),
     ]
 
-    /// The gateway does not acknowledge what it accepts, so its answers can be neither slow nor lost.
+    /// Without slow and lost answers, because the gateway does not acknowledge what it accepts.
     private static let gateway = [
         NextAnswer("8", "8 InvalidToken", "answer=8"), NextAnswer("1", "1 ProcessingError", "answer=1"),
         NextAnswer("10", "10 Shutdown", "answer=10"),
@@ -92,12 +92,11 @@ struct NextAnswer: Sendable {
         transport == .http2 ? http2 : gateway
     }
 
-    /// Makes this the answer to the next notification for a device.
     /// - Throws: ``RuleError``.
     func apply(
         to token: SimulatedToken, _ transport: ReceivedNotification.Transport, _ service: SimulatedService
     ) throws {
-        // A rule's prefix has at most 64 digits; the pending rule's token selects the notification.
+        // The prefix only makes the rule readable, and has at most 64 digits. The pending rule's token selects the notification.
         let rule = "prefix=\(token.hex.prefix(64)),times=1,\(effect)"
         switch transport {
         case .http2:

@@ -9,7 +9,7 @@ struct InboxRoutes: Sendable {
     let inbox: Inbox
     private let updates = LiveUpdates(every: .seconds(1))
 
-    /// - Parameter json: the answer to a program that requests `/`.
+    /// - Parameter json: the answer to programs that request `/`.
     func add(to router: Router<ControlContext>, otherwise json: @escaping @Sendable () throws -> Response) {
         let pages = router.group().add(middleware: PageSecurity())
         pages.get("/") { request, _ in
@@ -64,7 +64,7 @@ struct InboxRoutes: Sendable {
             guard let rule = form["rule"], let isGateway = form["isGateway"] else {
                 throw HTTPError(.badRequest, message: "the form must have rule and isGateway")
             }
-            // It may have been applied in the meantime.
+            // The rule may have been applied in the meantime.
             _ = service.state.withLock { state in
                 isGateway == "true" ? state.gatewayRules.remove(rule) : state.rules.remove(rule)
             }
@@ -74,7 +74,7 @@ struct InboxRoutes: Sendable {
             guard let sequence = try await form(request)["sequence"].flatMap({ UInt64($0) }) else {
                 throw HTTPError(.badRequest, message: "sequence must be the number of a recorded notification")
             }
-            // It may have been deleted or replaced in the meantime.
+            // The notification may have been deleted or replaced in the meantime.
             _ = recorder.remove(sequence)
             return back(request)
         }
@@ -93,13 +93,13 @@ struct InboxRoutes: Sendable {
         }
     }
 
-    /// Redirects to the form's page, which the query names.
+    /// Redirects to the page of the query.
     private func back(_ request: Request) -> Response {
         if let push = request.uri.queryParameters.get("push", as: UInt64.self) { return .seeOther("/inbox/\(push)") }
         return .seeOther(InboxFilter(request).path)
     }
 
-    /// Answers with a page, or with its live updates.
+    /// Answers with a page, or with live updates.
     private func answer(_ request: Request, _ page: @escaping @Sendable () -> (page: Page, isFound: Bool)) -> Response {
         guard LiveUpdates.isRequested(by: request) else {
             let (page, isFound) = page()

@@ -1,7 +1,6 @@
 import PushJob
 import WebPages
 
-/// The number of pushes with an answer.
 struct AnswerCount: Equatable {
     /// The value of ``InboxFilter/answer``: a status, or `lost` for none.
     let answer: String
@@ -13,15 +12,15 @@ struct DeviceSummary {
     /// The token, or the channel.
     let name: String
     let isChannel: Bool
-    /// The newest push that was shown, or the newest of all.
+    /// The newest accepted push, or the newest one if none was accepted.
     private(set) var newest: NotificationPage.Entry
     private(set) var received = 0
     private(set) var accepted = 0
-    /// The number on the icon of each app, by its bundle identifier: the last badge that was accepted.
+    /// The last accepted badge of each app, by bundle identifier.
     private(set) var badges: [String: Int64] = [:]
     private(set) var apps: Set<String> = []
 
-    /// Adds a push that is older than those before it.
+    /// Adds a push. Pushes must be added from the newest to the oldest.
     fileprivate mutating func add(_ entry: NotificationPage.Entry) {
         let notification = entry.notification
         if accepted == 0, notification.accepted { newest = entry }
@@ -36,13 +35,13 @@ struct DeviceSummary {
         if [.alert, .background, .other].contains(preview.kind), let badge = preview.badge { badges[app] = badge }
     }
 
-    /// False if the payload certainly has no badge, which is much faster to find out than the badge.
+    /// Returns false if the payload certainly has no badge. This is much faster than reading the badge.
     private static func mayHaveBadge(_ notification: ReceivedNotification) -> Bool {
         notification.payload.contains(UInt8(ascii: "\\")) || notification.payload.contains(Array("badge".utf8))
     }
 }
 
-/// A Live Activity: its states, from its start to its end.
+/// A Live Activity, from its start to its end.
 struct ActivitySummary {
     struct Update {
         let entry: NotificationPage.Entry
@@ -63,7 +62,7 @@ struct ActivitySummary {
     var shown: Update? { updates.first { $0.omission == nil } }
     var isEnded: Bool { shown?.event == "end" }
 
-    /// Adds a push that is newer than those before it.
+    /// Adds a push. Pushes must be added from the oldest to the newest.
     fileprivate mutating func add(_ entry: NotificationPage.Entry, _ preview: PushPreview) {
         let omission: String? =
             if !entry.notification.accepted {
@@ -87,7 +86,7 @@ struct InboxSummary {
 
     init(_ recorder: Recorder, _ filter: InboxFilter) { (self.recorder, self.filter) = (recorder, filter) }
 
-    /// The number of pushes by answer that match the filter, whatever its answer.
+    /// The number of pushes by answer, of those that match the filter except its answer.
     var answers: (total: Int, answers: [AnswerCount]) {
         var filter = filter
         filter.answer = ""
@@ -96,13 +95,13 @@ struct InboxSummary {
             if filter.matches(entry.notification) { counts[entry.notification.answerKey, default: 0] += 1 }
             return true
         }
-        // Accepted ones of the gateway (0) and statuses in their order, and those without an answer at the end.
+        // Accepted pushes of the gateway (0) come first, then statuses in order. Pushes without an answer come last.
         let order = { (answer: String) in Int(answer) ?? .max }
         let answers = counts.map { AnswerCount(answer: $0.key, count: $0.value) }
         return (counts.values.reduce(0, +), answers.sorted { order($0.answer) < order($1.answer) })
     }
 
-    /// Returns the devices and channels whose pushes match the filter, the one with the newest push first.
+    /// Returns the devices and channels of the pushes that match the filter, the one with the newest push first.
     /// - Parameter limit: the maximum number of devices.
     func devices(atMost limit: Int) -> (devices: [DeviceSummary], total: Int) {
         var devices: [DeviceSummary] = []
@@ -112,7 +111,7 @@ struct InboxSummary {
             guard let name = notification.token ?? notification.channel, filter.matches(notification) else {
                 return true
             }
-            // Tokens and channels do not share names: a token is hex digits, a channel base64.
+            // Without a prefix, a channel in base64 could have the name of a token.
             let key = (notification.token == nil ? "c" : "t") + name
             if let index = indexes[key] {
                 if index < limit { devices[index].add(entry) }
@@ -127,9 +126,9 @@ struct InboxSummary {
         return (devices, indexes.count)
     }
 
-    /// The Live Activities whose pushes match the filter, the one with the newest push first.
+    /// The Live Activities of the pushes that match the filter, the one with the newest push first.
     ///
-    /// A `start` begins another activity, because many activities can be started with the same token.
+    /// Each `start` begins an activity, because one token can start many.
     var activities: [ActivitySummary] {
         var entries: [(entry: NotificationPage.Entry, preview: PushPreview)] = []
         recorder.forEach { entry in
@@ -158,7 +157,6 @@ struct InboxSummary {
     }
 }
 
-// The views of the inbox by device and by Live Activity.
 extension InboxSummary {
     /// The devices and channels; `nil` if there are none.
     var deviceList: HTML? {

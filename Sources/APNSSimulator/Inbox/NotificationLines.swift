@@ -1,14 +1,14 @@
 import PrintableText
 import WebPages
 
-/// Prints a line for each notification as it arrives, up to a rate; beyond it, prints the number of those omitted.
+/// Prints a line for each notification as it arrives, up to a rate. Then it prints only the number of omitted ones.
 package struct NotificationLines: Sendable {
     package static let maximumPerSecond = 50
 
     private let recorder: Recorder
     private let write: @Sendable (String) -> Void
 
-    /// - Parameter write: writes a line, which is passed without a line feed.
+    /// - Parameter write: writes a line, and adds the line feed.
     package init(_ recorder: Recorder, write: @escaping @Sendable (String) -> Void) {
         self.recorder = recorder
         self.write = write
@@ -27,7 +27,7 @@ package struct NotificationLines: Sendable {
             if ContinuousClock.now - window.start >= .seconds(1) { window = (.now, Self.maximumPerSecond) }
             window.left -= print(page, atMost: window.left, &last)
             guard window.left == 0 else { continue }
-            // When cancelled, this throws, and the rest is printed at once.
+            // If cancelled, the sleep throws, and the rest is printed at once.
             try? await Task.sleep(until: window.start + .seconds(1), clock: .continuous)
             summarize(&last)
         }

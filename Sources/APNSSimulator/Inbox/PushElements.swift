@@ -2,7 +2,7 @@ import WebPages
 
 /// The parts of a push that several pages of the inbox show.
 enum PushElements {
-    /// The age, with the time in UTC as its tooltip. A script keeps it up to date.
+    /// The age of a time, with the time in UTC as its tooltip. A script keeps it up to date.
     static func age(_ milliseconds: Int64) -> HTML {
         """
         <time datetime="\(EpochTime.iso(seconds: milliseconds / 1000))" title="\(EpochTime.text(seconds: milliseconds / 1000))" \
@@ -27,7 +27,7 @@ enum PushElements {
         return Elements.label(notification.answerText, tone)
     }
 
-    /// The device or the channel, with a link to everything that was sent to it.
+    /// The device or the channel, with a link to all its pushes.
     static func target(_ notification: ReceivedNotification) -> HTML {
         guard let name = notification.token ?? notification.channel else {
             return "<span class=\"muted\">no token</span>"

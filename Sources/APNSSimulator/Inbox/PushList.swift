@@ -2,12 +2,11 @@ import WebPages
 
 /// The pushes of a page of the inbox, newest first.
 struct PushList {
-    /// The number of notifications that are searched for earlier attempts of those on the page.
+    /// The number of notifications to search for earlier attempts.
     private static let attemptDepth = 20_000
 
     private struct Row {
         let entry: NotificationPage.Entry
-        /// The number of earlier attempts.
         var earlier = 0
     }
 
@@ -43,7 +42,7 @@ struct PushList {
         (self.rows, self.hasOlder) = (rows, hasOlder)
     }
 
-    /// The list, and the preview of one push; `nil` without any push.
+    /// The list, and the preview of one push; `nil` if there is no push.
     var html: HTML? {
         guard !rows.isEmpty else { return nil }
         return """
@@ -52,7 +51,7 @@ struct PushList {
             """
     }
 
-    /// The number of the push in the preview: the one that the page names or, where there is room, the newest.
+    /// The number of the push in the preview: the one in the URL, or the newest.
     private var opened: UInt64? { filter.open ?? rows.first?.entry.sequence }
 
     private var preview: HTML {
@@ -79,7 +78,7 @@ struct PushList {
             """
     }
 
-    /// The buttons for a search that found one device only.
+    /// The buttons for the next answer, if the search found only one device.
     var tools: HTML {
         guard !filter.token.isEmpty, let first = rows.first?.entry.notification, let token = first.token,
             rows.allSatisfy({ $0.entry.notification.token == token })

@@ -47,7 +47,7 @@ struct PushPage {
             """
     }
 
-    /// The way to the job of the push: the dashboard's page of the device, or the command that shows the same.
+    /// The link to the job of the push: the dashboard's page of the device, or the command that shows the same.
     private var job: HTML {
         guard let token = notification.token, SimulatedToken(hex: token) != nil else { return "" }
         guard let dashboard = service.dashboard else {
@@ -106,7 +106,7 @@ struct PushPage {
             """
     }
 
-    /// The mistakes in a payload by Apple's documentation, which APNs accepts.
+    /// Mistakes by Apple's documentation, although APNs accepts the payload.
     private var mistakes: HTML {
         HTML(notification.mistakes.map { "<p class=\"notice\">\($0)</p>" })
     }

@@ -6,18 +6,16 @@ struct ConnectionRecording {
     private let transport: ReceivedNotification.Transport
     private let connection: Int
     private let topic: String?
-    /// The gateway's notifications are buffered, so that they are in the account before a reader of the recording can
-    /// see them.
+    /// The gateway's notifications are buffered until they are in the account. So a reader of the recording finds them there.
     private var gathered: [ReceivedNotification] = []
 
     /// - Parameters:
     ///   - connection: the number of the connection among those of its transport, from 1.
-    ///   - topic: that of the client's certificate, if it has one. The gateway's protocol has no other.
+    ///   - topic: the topic of the client's certificate, if any. The gateway's protocol has no other topic.
     init(_ recorder: Recorder, _ transport: ReceivedNotification.Transport, connection: Int, topic: String?) {
         (self.recorder, self.transport, self.connection, self.topic) = (recorder, transport, connection, topic)
     }
 
-    /// Returns a notification without its contents.
     /// - Parameters:
     ///   - delay: the delay of the answer, in microseconds.
     ///   - date: milliseconds since 1970.
@@ -80,7 +78,7 @@ struct ConnectionRecording {
         gathered.append(received)
     }
 
-    /// Buffers bytes that are not a notification, of which at most the identifier is known.
+    /// Buffers bytes that are not a notification. Only their identifier may be known.
     mutating func gather(_ fault: GatewayFault, date: Int64) {
         var received = received(
             accepted: false, .refused(fault.status, isSimple: fault.isSimple), delay: 0, date: date)

@@ -2,7 +2,7 @@ import PrintableText
 
 /// Writes a JSON object, member by member.
 ///
-/// Embeds given JSON unchanged: an encoder would parse it and reformat its numbers.
+/// It embeds given JSON unchanged. An encoder would parse it and reformat its numbers.
 struct JSONObjectWriter {
     private var bytes: [UInt8] = [UInt8(ascii: "{")]
 

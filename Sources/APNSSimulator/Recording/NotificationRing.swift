@@ -1,14 +1,13 @@
 package struct NotificationFilter: Equatable, Sendable {
-    /// Only notifications with a higher number in the recording.
+    /// Selects notifications with a higher number in the recording.
     package var after: UInt64 = 0
-    /// Only notifications for this device token, in either case.
+    /// Selects notifications for this device token, in either case.
     package var token: String? { didSet { token = token?.lowercased() } }
-    /// True for accepted notifications only, false for refused ones only, nil for both.
+    /// True to select accepted notifications, false for refused ones, nil for both.
     package var accepted: Bool?
     /// The maximum number of notifications; the oldest come first.
     package var limit = 1000
 
-    /// Selects all notifications, a thousand at a time.
     package init() {}
 
     func matches(_ notification: ReceivedNotification) -> Bool {
@@ -29,8 +28,7 @@ package struct NotificationPage: Sendable {
     package var entries: [Entry] = []
     /// The value of ``NotificationFilter/after`` for the next request.
     package var last: UInt64
-    /// The number of notifications after ``NotificationFilter/after`` that are no longer kept, because newer ones
-    /// replaced them.
+    /// The number of notifications after ``NotificationFilter/after`` that newer ones have replaced.
     package var overwritten: UInt64
 }
 
@@ -74,7 +72,6 @@ struct NotificationRing: Sendable {
         clearedThrough = newest
     }
 
-    /// Removes one notification.
     /// - Returns: false if it is not kept.
     mutating func remove(_ sequence: UInt64) -> Bool {
         guard sequence <= newest, newest - sequence < UInt64(entries.count) else { return false }
@@ -87,7 +84,7 @@ struct NotificationRing: Sendable {
 
     /// Returns the newest entries before a number, newest first.
     func newest(before sequence: UInt64, atMost limit: Int) -> [NotificationPage.Entry] {
-        // The positions follow from the numbers, because deleted entries keep theirs.
+        // Deleted entries keep their places, so positions follow from the numbers.
         let excluded = sequence > newest ? 0 : newest - sequence + 1
         guard excluded < UInt64(entries.count) else { return [] }
         let end = entries.count - Int(excluded)
@@ -98,7 +95,7 @@ struct NotificationRing: Sendable {
         let oldest = newest - UInt64(entries.count) + 1
         let known = max(filter.after, clearedThrough)
         var page = NotificationPage(last: newest, overwritten: oldest > known ? oldest - 1 - known : 0)
-        // Deleted entries keep their positions, so the first entry is found without a search.
+        // Deleted entries keep their places, so the first entry is found without a search.
         let skipped = filter.after >= oldest ? Int(clamping: filter.after - oldest + 1) : 0
         guard skipped < entries.count else { return page }
         for offset in skipped..<entries.count {

@@ -6,7 +6,7 @@ import WebPages
 
 /// A notification as the simulator received it, and its answer.
 ///
-/// Refused notifications are included, with malformed headers as received.
+/// Refused notifications are recorded too, with malformed headers as received.
 package struct ReceivedNotification: Equatable, Sendable {
     package enum Transport: String, Sendable {
         case http2
@@ -15,15 +15,15 @@ package struct ReceivedNotification: Equatable, Sendable {
 
     /// The answer to the sender, or how it was lost.
     package enum Outcome: Equatable, Sendable {
-        /// An answer: an HTTP status with the reason in its body, or the status and name of the gateway's error packet.
-        /// 0 means that the gateway accepted the notification, for which it sends no answer.
+        /// An answer: an HTTP status with the reason in its body, or the status and name of the gateway's error packet. 0 means that the
+        /// gateway accepted the notification and sent no answer.
         case answered(status: Int, reason: String?)
         /// The stream, or the gateway's connection, was reset.
         case reset
-        /// A GOAWAY reported it as unprocessed.
+        /// A GOAWAY reported the request as unprocessed.
         case goAway
-        /// The connection was dropped without an answer. At the gateway: the notification arrived after one that ended
-        /// the connection, and was discarded.
+        /// The connection was dropped without an answer. At the gateway: the notification was discarded, because it arrived after one that
+        /// ended the connection.
         case dropped
         /// It is never answered.
         case silenced
@@ -31,14 +31,14 @@ package struct ReceivedNotification: Equatable, Sendable {
         case closed
     }
 
-    /// The time at which it had arrived completely, in milliseconds since 1970.
+    /// The time when it had arrived completely, in milliseconds since 1970.
     package var time: Int64
     package var transport: Transport
-    /// The number of its connection, from 1; the gateway counts its connections separately.
+    /// The number of its connection, from 1. The gateway's connections are counted separately.
     package var connection: Int
     /// The method and path, unless it is a POST to a device or a channel.
     package var request: String?
-    /// The device token in lower-case hex digits; if it is malformed, the text in its place.
+    /// The device token in lower-case hex digits. If it is malformed, the text as received.
     package var token: String?
     package var channel: String?
     /// The topic; for a broadcast, the app's bundle identifier; for the gateway, the topic of the client's certificate.
@@ -51,15 +51,15 @@ package struct ReceivedNotification: Equatable, Sendable {
     package var collapseID: String?
     /// The `apns-id` of the answer: the request's own, or a generated one; for a broadcast, the `apns-request-id`.
     package var apnsID: String?
-    /// The number by which the gateway's client identifies it.
+    /// The identifier that the gateway's client gave it.
     package var identifier: UInt32?
     /// Headers with malformed values, as received.
     package var malformedHeaders: [String: String] = [:]
-    /// The payload, byte for byte, up to the length of the largest that APNs accepts.
+    /// The payload, byte for byte, up to the largest length that APNs accepts.
     package var payload: [UInt8] = []
     /// The length of the whole payload, in bytes.
     package var payloadSize = 0
-    /// True if the simulator counts it as accepted, whether or not the sender got an answer.
+    /// True if the simulator counts it as accepted, even if the sender got no answer.
     package var accepted: Bool
     package var outcome: Outcome
     /// The delay of the answer, in microseconds.
@@ -67,7 +67,7 @@ package struct ReceivedNotification: Equatable, Sendable {
 }
 
 extension ReceivedNotification.Outcome {
-    /// The outcome of a notification that the gateway accepted: there is no answer.
+    /// The outcome of a notification that the gateway accepted.
     static let acceptedByGateway = answered(status: 0, reason: nil)
 
     /// - Parameter isSimple: true if it came with command 0, which has no error packets.
@@ -77,17 +77,16 @@ extension ReceivedNotification.Outcome {
 }
 
 extension ReceivedNotification {
-    /// The mistakes in the payload by Apple's documentation, which APNs accepts.
+    /// Mistakes by Apple's documentation, although APNs accepts the payload.
     package var mistakes: [String] {
-        // Of other types, only the app reads the payload.
+        // The payload of an `mdm` push is read only by the app.
         guard payload.count == payloadSize, pushType != "mdm" else { return [] }
         return MistakeFinder.mistakes(inPayload: ByteBuffer(bytes: payload)).map(\.description)
     }
 
-    /// Returns the notification as a JSON object on one line, without the members that it does not have.
+    /// Returns the notification as a JSON object on one line. Members without a value are omitted.
     ///
-    /// `payload` is the payload with its numbers and the order of its members unchanged. A payload that is not a JSON
-    /// object is in `payload_text`.
+    /// The numbers and the order of members in `payload` are unchanged. A payload that is not a JSON object is in `payload_text`.
     /// - Parameter sequence: its number in the recording.
     func json(sequence: UInt64) -> [UInt8] {
         var object = JSONObjectWriter()
@@ -130,7 +129,7 @@ extension ReceivedNotification {
         guard !payload.isEmpty else { return }
         let isObject = payload.withUnsafeBufferPointer { JSONObjectCheck.accepts($0) }
         if isObject, payload.count == payloadSize {
-            // Outside of strings a line break equals a space; inside it is invalid.
+            // Outside of strings, a line break equals a space. Inside, it is invalid.
             object.member("payload", json: payload.lazy.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
         } else {
             object.member("payload_text", String(decoding: payload, as: UTF8.self))
@@ -138,7 +137,6 @@ extension ReceivedNotification {
     }
 }
 
-// Texts about a notification.
 extension ReceivedNotification {
     var preview: PushPreview {
         PushPreview(
@@ -153,10 +151,10 @@ extension ReceivedNotification {
         return names.contains { $0?.lowercased().contains(wanted) ?? false } || PayloadText.contains(text, in: payload)
     }
 
-    /// True if the sender gets an answer, or needs none because the gateway accepted.
+    /// True if the sender gets an answer, or the gateway accepted, which needs no answer.
     var hasAnswer: Bool { if case .answered = outcome { true } else { false } }
 
-    /// True if the notification was accepted and the sender knows.
+    /// True if the notification was accepted and the sender knows that.
     var isSuccess: Bool { accepted && hasAnswer }
 
     /// The answer, such as `410 Unregistered` or `no answer`.
@@ -181,14 +179,13 @@ extension ReceivedNotification {
         return milliseconds < 1000 ? "\(milliseconds) ms" : "\(milliseconds / 1000).\(milliseconds % 1000 / 100) s"
     }
 
-    /// Returns true for another attempt to send the same notification: the same `apns-id`, or the same payload for the
-    /// same device.
+    /// Returns true if both are attempts to send the same notification: the same `apns-id`, or the same payload for the same device.
     func isAttempt(of other: ReceivedNotification) -> Bool {
         if let apnsID, apnsID == other.apnsID { return true }
         return token != nil && token == other.token && topic == other.topic && payload == other.payload
     }
 
-    /// The value of ``InboxFilter/answer`` that selects pushes with this answer.
+    /// The value of ``InboxFilter/answer`` for this answer.
     var answerKey: String {
         guard case .answered(let status, _) = outcome else { return "lost" }
         return "\(status)"
@@ -198,7 +195,6 @@ extension ReceivedNotification {
     var refusal: String? { accepted ? nil : answerText }
 }
 
-// A push as a fixture of a test.
 extension ReceivedNotification {
     /// The headers of the request, or the fields of the gateway's frame, as received.
     var fields: [(name: String, value: String)] {
@@ -219,7 +215,7 @@ extension ReceivedNotification {
         return all.compactMap { name, value in value.map { (name, $0) } }
     }
 
-    /// A JSON object with `transport`, `token`, `headers`, the `payload` as received, and the `answer`.
+    /// A fixture for a test: a JSON object with `transport`, `token`, `headers`, the `payload` as received, and the `answer`.
     var fixture: [UInt8] {
         var object = JSONObjectWriter()
         object.member("transport", transport.rawValue)

@@ -4,10 +4,10 @@ import Synchronization
 
 /// A file to which a line is appended for each notification.
 ///
-/// A file on a disk has each line before the notification is answered, so a concurrent reader sees it, and no signal can
-/// lose it. For a pipe or a terminal, whose reader may stall, the lines are buffered instead.
+/// A file on a disk gets each line before the notification is answered. So a concurrent reader sees it, and no signal can lose it. The
+/// reader of a pipe or a terminal may stall, so their lines are buffered instead.
 package final class RecordFile: Sendable {
-    /// A file that cannot be opened or written to.
+    /// The file cannot be opened or written.
     package struct Failure: Error, Equatable, Sendable, CustomStringConvertible {
         /// The file, the reason, and the consequence for the recording.
         package let description: String
@@ -28,11 +28,11 @@ package final class RecordFile: Sendable {
     private let state: Mutex<State>
     private let onFailure: @Sendable (Failure) -> Void
 
-    /// Opens a file for appending; creates it, readable by the owner only, if it does not exist.
+    /// Opens a file for appending. If it does not exist, creates it, readable by the owner only.
     /// - Parameters:
     ///   - path: the file, or `-` for standard output.
-    ///   - onFailure: called once when a line could not be written. Nothing is written afterwards, so that no line
-    ///     follows a truncated one.
+    ///   - onFailure: called once when a line could not be written. Nothing is written afterwards, because it would follow a truncated
+    ///     line.
     /// - Throws: ``Failure`` if the file cannot be opened.
     package init(path: String, onFailure: @escaping @Sendable (Failure) -> Void) throws(Failure) {
         isOwn = path != "-"
@@ -61,8 +61,7 @@ package final class RecordFile: Sendable {
     package var failure: Failure? { state.withLock { $0.failure } }
 
     /// Appends a line.
-    /// - Parameter make: returns the line without its line feed; called under the lock, so that lines are in the order
-    ///   in which they were made.
+    /// - Parameter make: returns the line without its line feed. Called under the lock, so that lines are in the order of these calls.
     func append(_ make: () -> [UInt8]) {
         let failure = state.withLock { state -> Failure? in
             let line = make() + [0x0A]
@@ -86,7 +85,7 @@ package final class RecordFile: Sendable {
         if let failure { onFailure(failure) }
     }
 
-    /// Closes the file; later notifications are not written.
+    /// Closes the file. Later lines are not written.
     func close() {
         let queue = state.withLock(\.queue)
         queue?.flush(within: .seconds(2))

@@ -8,7 +8,7 @@ package final class Recorder: Sendable {
 
     private struct State {
         var ring: NotificationRing
-        /// A follower waits in ``Recorder/notifications(_:wait:)`` without a limit.
+        /// A follower waits in ``Recorder/notifications(_:wait:)`` without a time limit.
         var waiters: [UInt64: (continuation: CheckedContinuation<Void, Never>, isFollower: Bool)] = [:]
         var nextWaiter: UInt64 = 0
         var waitsEnded = false
@@ -18,17 +18,14 @@ package final class Recorder: Sendable {
     private let file: RecordFile?
 
     /// - Parameters:
-    ///   - limit: the number of notifications kept in memory, at least 1; the newest replaces the oldest.
+    ///   - limit: the maximum number of notifications in memory, at least 1. The newest replaces the oldest.
     ///   - file: a file to append each notification to as well.
     package init(limit: Int = Recorder.defaultLimit, file: RecordFile? = nil) {
         state = Mutex(State(ring: NotificationRing(limit: limit)))
         self.file = file
     }
 
-    /// Records a notification.
-    ///
-    /// Must be called before the answer is sent, so that a client that has received the answer finds the notification
-    /// here.
+    /// Call this before the answer is sent, so that a client that has received the answer finds the notification here.
     package func record(_ notification: ReceivedNotification) {
         if let file {
             file.append { notification.json(sequence: keep(notification)) }
@@ -65,7 +62,7 @@ package final class Recorder: Sendable {
 
     /// Calls the body with the kept entries before a number, newest first, until it returns false.
     ///
-    /// The lock is held for short periods only, so that recording is not blocked.
+    /// The lock is held only for short times, so that recording is not blocked.
     func forEach(before sequence: UInt64 = .max, _ body: (NotificationPage.Entry) -> Bool) {
         var sequence = sequence
         while true {
@@ -76,8 +73,7 @@ package final class Recorder: Sendable {
         }
     }
 
-    /// Deletes all recorded notifications.
-    /// - Returns: their number.
+    /// - Returns: the number of deleted notifications.
     @discardableResult
     package func clear() -> Int {
         state.withLock { state in
@@ -86,7 +82,6 @@ package final class Recorder: Sendable {
         }
     }
 
-    /// Deletes one notification.
     /// - Returns: false if it is not kept.
     func remove(_ sequence: UInt64) -> Bool { state.withLock { $0.ring.remove(sequence) } }
 
@@ -97,9 +92,9 @@ package final class Recorder: Sendable {
         state.withLock { $0.ring.page(filter) }
     }
 
-    /// Returns the selected notifications, and waits for the first if there is none yet.
-    /// - Parameter wait: the maximum wait; nil to follow the recording without a limit, which does not count as
-    ///   ``waiting``. It ends early, without notifications, when the simulator stops or the task is cancelled.
+    /// Returns the selected notifications. Waits for the first if there is none yet.
+    /// - Parameter wait: the maximum time to wait; nil for no limit, which does not count as ``waiting``. The wait ends early, without
+    ///   notifications, when the simulator stops or the task is cancelled.
     package func notifications(_ filter: NotificationFilter, wait: Duration?) async -> NotificationPage {
         let deadline = wait.map { ContinuousClock.now + $0 }
         var filter = filter
@@ -108,7 +103,7 @@ package final class Recorder: Sendable {
             let isOver = waitsEnded || Task.isCancelled || deadline.map { ContinuousClock.now >= $0 } ?? false
             if !page.entries.isEmpty || isOver { return page }
             await change(after: page.last, until: deadline)
-            // Entries up to here cannot match any more, but an overwritten range must still be reported at the end.
+            // Entries up to here cannot match any more. But the number of overwritten ones must be returned at the end.
             if page.overwritten == 0 { filter.after = max(filter.after, page.last) }
         }
     }
@@ -131,7 +126,7 @@ package final class Recorder: Sendable {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.change(after: sequence, isFollower: false) }
             group.addTask {
-                // Throws only when cancelled, which happens when the other task ends first.
+                // Throws only if cancelled, because the other task has ended first.
                 try? await Task.sleep(until: deadline, clock: .continuous)
             }
             await group.next()
@@ -147,7 +142,7 @@ package final class Recorder: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let waits = state.withLock { state in
-                    // A cancellation before this point found no waiter to resume.
+                    // A cancellation before this point has found no waiter to resume.
                     guard state.ring.newest <= sequence, !state.waitsEnded, !Task.isCancelled else { return false }
                     state.waiters[number] = (continuation, isFollower)
                     return true

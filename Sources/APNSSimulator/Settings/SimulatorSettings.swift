@@ -1,9 +1,9 @@
 import APNS
 import PushJob
 
-/// A simulator's behaviour without rules. Each property has a key of `--set`.
+/// A simulator's behaviour without rules. Each property has a key of `--set`, named in parentheses.
 package struct SimulatorSettings: Equatable, Sendable {
-    /// Which answers to notifications for devices have an `apns-unique-id`; those to broadcasts always have one.
+    /// The answers to notifications for devices that have an `apns-unique-id`. Answers to broadcasts always have one.
     package enum UniqueIDs: String, CaseIterable, Sendable {
         /// In the sandbox only, as Apple documents.
         case auto
@@ -15,10 +15,9 @@ package struct SimulatorSettings: Equatable, Sendable {
     package var environment = APNSEnvironment.production
     /// The stream limit after a 4xx other than 410, until the next 200; nil for no change (`error-streams`).
     package var errorStreams: Int? = 1
-    /// The number of consecutive 4xx other than 410 after which the connection gets a GOAWAY; nil for no limit
-    /// (`error-limit`).
+    /// The connection gets a GOAWAY after this many consecutive 4xx other than 410; nil for no limit (`error-limit`).
     package var errorLimit: Int? = 100
-    /// The number of `BadDeviceToken` among them that suffices; nil for no limit (`bad-token-limit`).
+    /// This many `BadDeviceToken` among them suffice; nil for no limit (`bad-token-limit`).
     package var badTokenLimit: Int? = 20
     /// The minimum time in seconds between changes of a connection's provider token; nil for no limit
     /// (`token-interval`).
@@ -29,13 +28,12 @@ package struct SimulatorSettings: Equatable, Sendable {
     ///
     /// Source: Apple, "Establishing a token-based connection to APNs": no more than one hour from the current time.
     package var tokenAge: Int64? = 3600
-    /// True if a connection accepts no provider token after one that was too old (`expired-wedge`).
+    /// True if a connection accepts no more provider tokens after one that was too old (`expired-wedge`).
     package var wedgesAfterExpiredToken = true
     /// True if a connection keeps the topics that were configured at its first push (`bind-topics`).
     package var bindsTopics = true
     /// True if device tokens that are not registered are refused (`registered-only`).
     package var acceptsRegisteredOnly = false
-    /// Which answers have an `apns-unique-id` (`unique-id`).
     package var uniqueIDs = UniqueIDs.auto
     /// The bundle identifiers of apps without the broadcast capability (`no-broadcasts`).
     package var appsWithoutBroadcasts: Set<String> = []
@@ -43,7 +41,7 @@ package struct SimulatorSettings: Equatable, Sendable {
     package init() {}
 
     /// Changes the settings in a text such as `token-interval=off,error-limit=10`.
-    /// - Throws: ``RuleError`` that names the key; nothing is changed then.
+    /// - Throws: ``RuleError`` that names the key. Then nothing is changed.
     package mutating func change(_ text: String) throws(RuleError) {
         var reader = try RuleReader(text, kind: "setting")
         var new = self

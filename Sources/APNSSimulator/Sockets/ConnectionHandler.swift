@@ -3,19 +3,19 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// The state machine of one connection, without its socket: it is passed bytes and the time, and returns actions and the
-/// time of the next one.
+/// The state machine of one connection, without its socket. It receives bytes and the time. It returns actions, and the time of the next
+/// one.
 protocol SimulatorConnection {
-    /// Adds the connection, or a client that is refused, to the account.
-    /// - Parameter handshake: nil if it failed because of the client's certificate.
+    /// Adds the connection, or the refused client, to the account.
+    /// - Parameter handshake: nil if the handshake failed because of the client's certificate.
     /// - Returns: nil to close the socket.
     init?(_ service: SimulatedService, _ handshake: TLSHandshakeCompleted?, at moment: SimulatedMoment) throws
     mutating func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment)
     /// Returns the next action, if one is due.
     mutating func next(at moment: SimulatedMoment) -> SocketStep?
-    /// When to call ``next(at:)``, in microseconds of uptime; nil if nothing is scheduled.
+    /// The time to call ``next(at:)``, in microseconds of uptime; nil if nothing is scheduled.
     var nextTime: Int64? { get }
-    /// Prepares the end.
+    /// Begins the end of the connection.
     /// - Returns: false if there is nothing left to send.
     mutating func shutDown(reason: String, at moment: SimulatedMoment) -> Bool
     /// Stops answering requests over HTTP/2.
@@ -35,9 +35,9 @@ extension SimulatorConnection {
 enum SocketStep: Equatable {
     /// Send these bytes in a separate write.
     case write(ByteBuffer)
-    /// Close this side, and read on until the client has closed too.
+    /// Close this side, and read until the client has closed too.
     case close
-    /// Leave it to the client to close, and close if it does not.
+    /// Let the client close. Close if it does not.
     case linger
     /// Close without close_notify.
     case drop
@@ -58,7 +58,7 @@ final class ConnectionHandler<Connection: SimulatorConnection>: ChannelInboundHa
     private let tls: TLSHandler
     private var connection: Connection?
     private let wakeUp = WakeUp()
-    // The reason of a shutdown that arrived before the TLS handshake ended.
+    // The reason of a shutdown before the end of the TLS handshake.
     private var pendingShutdown: String?
 
     init(_ service: SimulatedService, tls: TLSHandler) {
@@ -133,8 +133,8 @@ final class ConnectionHandler<Connection: SimulatorConnection>: ChannelInboundHa
         connection = nil
     }
 
-    // A write can change writability and re-enter this function, after the connection's state has changed. While the
-    // client does not read, the remaining answers wait in the connection.
+    // A write can change writability and re-enter this function. The connection's state has changed before. While the client does not read,
+    // the remaining answers wait in the connection.
     private func proceed(_ context: ChannelHandlerContext) {
         while context.channel.isWritable, let step = connection?.next(at: .now()) {
             switch step {
@@ -152,8 +152,8 @@ final class ConnectionHandler<Connection: SimulatorConnection>: ChannelInboundHa
 
     // MARK: The ways to end a connection
 
-    /// Closes this side once everything is sent, and the connection when the client has closed too or a second has passed:
-    /// closing with unread bytes in the socket would make the kernel discard the last bytes sent.
+    /// Closes this side when everything is sent. Closes the connection when the client has closed too, or after a second. If the socket
+    /// were closed with unread bytes, the kernel would discard the last bytes sent.
     private func close(_ context: ChannelHandlerContext) {
         let closed = context.eventLoop.makePromise(of: Void.self)
         closed.futureResult.assumeIsolated().whenComplete { result in
@@ -165,15 +165,15 @@ final class ConnectionHandler<Connection: SimulatorConnection>: ChannelInboundHa
 
     private func reset(_ context: ChannelHandlerContext) {
         guard let socket = context.channel as? any SocketOptionProvider else { return drop(context) }
-        // With a linger time of 0, closing makes the kernel send a reset. If the option cannot be set, the socket is
-        // closed already.
+        // With a linger time of 0, the kernel sends a reset when the socket is closed. If the option cannot be set, the socket is already
+        // closed.
         socket.setSoLinger(linger(l_onoff: 1, l_linger: 0)).assumeIsolated().whenComplete { _ in self.drop(context) }
     }
 
     /// Closes the connection without close_notify.
     private func drop(_ context: ChannelHandlerContext) {
         guard context.channel.isActive else { return }
-        // Closing through the TLS handler would send close_notify; closing from its place in the pipeline bypasses it.
+        // Closing through the TLS handler would send close_notify. Closing from its place in the pipeline bypasses it.
         do {
             try context.pipeline.syncOperations.context(handler: tls).close(promise: nil)
         } catch {

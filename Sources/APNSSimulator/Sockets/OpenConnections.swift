@@ -1,7 +1,7 @@
 import NIOCore
 import Synchronization
 
-/// The open connections of a server, for ending them.
+/// The open connections of a server.
 final class OpenConnections: Sendable {
     private let channels = Mutex<[ObjectIdentifier: any Channel]>([:])
 
@@ -15,7 +15,7 @@ final class OpenConnections: Sendable {
         }
     }
 
-    /// Makes something happen to every connection.
+    /// Sends an event to every connection.
     /// - Returns: the number of connections.
     @discardableResult
     func fire(_ event: ConnectionEvent) -> Int {
@@ -31,18 +31,18 @@ final class OpenConnections: Sendable {
             channel.eventLoop.scheduleTask(in: grace) { channel.close(promise: nil) }
         }
         for channel in open {
-            // The connection is closed even if closing reported an error.
+            // The connection is closed even if closing it reported an error.
             try? await channel.closeFuture.get()
         }
     }
 }
 
-/// Something that happens to a connection, from outside.
+/// An event from outside that ends or changes a connection.
 enum ConnectionEvent: Sendable {
-    /// It ends after a GOAWAY with this reason, or a packet with status 10.
+    /// End after a GOAWAY with this reason, or a packet with status 10.
     case shutDown(reason: String)
-    /// It ends without close_notify, GOAWAY or a packet.
+    /// End without close_notify, GOAWAY or a packet.
     case drop
-    /// It stops answering requests over HTTP/2.
+    /// Stop answering requests over HTTP/2.
     case wedge
 }

@@ -4,7 +4,7 @@ import NIOCore
 actor SwitchableListener {
     private let bind: @Sendable (_ port: Int) async throws -> any Channel
     private var channel: (any Channel)?
-    // Serializes changes, because the actor is reentrant while one waits for the system.
+    // Serializes changes, because the actor is reentrant while a change waits for the system.
     private var lastChange: Task<Void, any Error>?
     /// The port, which stays the same.
     nonisolated let port: Int
@@ -19,7 +19,7 @@ actor SwitchableListener {
 
     var isListening: Bool { channel?.isActive == true }
 
-    /// Closes the port, unless it is closed already; open connections stay open.
+    /// Closes the port, unless it is closed. Open connections stay open.
     func stop() async throws { try await change { try await $0.close() } }
 
     /// Reopens the port, unless it is open.
@@ -29,7 +29,7 @@ actor SwitchableListener {
     private func change(_ body: @escaping @Sendable (isolated SwitchableListener) async throws -> Void) async throws {
         let previous = lastChange
         let task = Task {
-            // The caller of the previous change got its error.
+            // The caller of the previous change has got its error.
             _ = await previous?.result
             try await body(self)
         }
