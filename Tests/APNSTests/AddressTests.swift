@@ -56,7 +56,6 @@ struct AddressTests {
     }
 }
 
-/// Returns fixed addresses, and counts the requests.
 private final class CountingResolver: Resolver, LoopBound {
     private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
     private let six: [String]

@@ -29,7 +29,6 @@ struct ChannelClientTests {
         .answer(1, status: status, fields: fields, ends: ends)
     }
 
-    /// HEADERS with a status, and a body.
     static func answer(_ status: Int, body: String, _ fields: [(String, String)] = []) -> [HTTP2Frame] {
         [answer(status, fields, ends: false), .data(1, body)]
     }
@@ -210,7 +209,7 @@ struct ChannelClientTests {
         }
     }
 
-    /// ``HTTP2SessionTests`` has the rules of the protocol.
+    /// ``HTTP2SessionTests`` tests the other rules of the protocol.
     static let breaches: [Oddity] = [
         Oddity(testDescription: "a reset", frames: [.reset(1, code: 2)]),
         Oddity(testDescription: "a reset half-way", frames: [answer(200, ends: false), .reset(1, code: 8)]),

@@ -28,7 +28,7 @@ struct FloodMemoryTests {
             repeating: flood[flood.count - 1].bytes, count: 65_536 / flood[flood.count - 1].bytes.count + 1
         )
         .flatMap { $0 }
-        // Each connection receives that much before it is closed: more than 50 MB in total.
+        // Each connection receives this much before it is closed: more than 50 MB in total.
         let connections = 52_000_000 / FloodGauge.burst
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number <= connections else { return answersAll(connection, event) }
@@ -52,12 +52,12 @@ struct FloodMemoryTests {
             let (failures, before, peak) = (numbers[0], numbers[1], numbers[2])
             let flooded = peer.seen.withLockedValue(\.flooded)
             #expect(flooded > 50_000_000)
-            // After it is closed, a connection is not read until the peer ends.
+            // A closed connection is not read until the peer ends it.
             #expect(flooded < connections * 8_000_000, "\(flooded) bytes were accepted")
-            // Connections that end because of a header block that is too large receive less.
+            // If a header block is too large, the connection ends with less.
             #expect(failures == connections)
             #expect(before > 1000)
-            // In KiB. The flood was more than three times as large.
+            // In KiB; less than a third of the flood.
             #expect(peak - before < 16 * 1024, "\(before) KiB grew to \(peak) KiB in \(failures) connections")
         }
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-/// ``HTTP2SessionTests`` has the rules of HTTP/2 that a server can break.
+/// ``HTTP2SessionTests`` tests each rule of HTTP/2 that a server can break.
 @Suite("A server that sends too much, or breaks HTTP/2", .serialized, .timeLimit(.minutes(10)))
 struct FloodTests {
     struct Flood: Sendable, CustomTestStringConvertible {
@@ -29,7 +29,7 @@ struct FloodTests {
 
     private static let ping = Array(repeating: UInt8(1), count: 8)
     private static let started = HTTP2Frame.answer(1, status: 400, ends: false)
-    /// HEADERS that continue in CONTINUATION.
+    /// HEADERS without END_HEADERS.
     private static let unfinished = HTTP2Frame(kind: .headers, flags: 1, stream: 1, payload: [0x88])
 
     static let floods = [
@@ -56,7 +56,7 @@ struct FloodTests {
             says: "header fields are larger than 16384"),
         Flood(
             "header fields that are small on the wire",
-            // A field of 4,000 bytes enters the dynamic table, so that one byte represents it from then on.
+            // A field of 4,000 bytes is added to the dynamic table, so that one byte represents it afterwards.
             .raw(
                 .headers, 5, 1,
                 [0x88, 0x40, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
@@ -91,7 +91,7 @@ struct FloodTests {
                 case .uncertain(.reset) where number == 0: break
                 // Its body was cut off.
                 case .response(Response(status: 400)) where number == 0 && !flood.first.isEmpty: break
-                // It was refused, but the reason was incomplete.
+                // The GOAWAY excluded the request, and its reason was incomplete.
                 case .notProcessed(.connectionLost) where number == 0 && !flood.first.isEmpty: break
                 case .uncertain(.connectionLost(let why)), .uncertain(.lostWithOthers(let why)):
                     #expect(why.contains(flood.says), "\(why)")

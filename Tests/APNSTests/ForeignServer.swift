@@ -2,7 +2,6 @@ import Foundation
 import NIOConcurrencyHelpers
 import TestSupport
 
-/// Runs `nghttpd`, `nginx` or `haproxy` on a free port while a body uses it.
 enum ForeignServer {
     /// Runs nghttpd, which answers 200 to a POST of any file that it has.
     static func withNghttpd(_ body: (_ port: Int) async throws -> Void) async throws {
@@ -22,8 +21,8 @@ enum ForeignServer {
         }
     }
 
-    /// Runs nginx, which answers before it has read a request's body, and closes a connection after 1,000 requests.
-    /// - Parameter wantsCertificate: true to answer 400 to clients without a certificate of our authority.
+    /// Runs nginx. It answers before it has read a request's body, and closes a connection after 1,000 requests.
+    /// - Parameter wantsCertificate: true to answer 400 to clients without a certificate of the tests' authority.
     static func withNginx(wantsCertificate: Bool = false, _ body: (_ port: Int) async throws -> Void) async throws {
         try await withDirectory { directory in
             let port = try RedisServer.freePort()
@@ -59,7 +58,7 @@ enum ForeignServer {
         fileprivate let processes: NIOLockedValueBox<[ChildProcess]>
         let port: Int
 
-        /// Starts another process on the same port, and makes the running ones finish their work and end.
+        /// Starts another process on the same port. The running ones finish their work and end.
         func reload() throws {
             let successor = try ChildProcess(command[0], Array(command.dropFirst()))
             let predecessors = processes.withLockedValue { processes in
@@ -69,12 +68,11 @@ enum ForeignServer {
             for process in predecessors { process.send(SIGUSR1) }
         }
 
-        /// The number of processes that have ended.
         var ended: Int { processes.withLockedValue { $0.count { $0.ending != nil } } }
     }
 
-    /// Runs haproxy, which has its own HTTP/2 implementation and answers 200 to everything.
-    /// - Parameter wantsCertificate: true to end the handshake of clients without a certificate of our authority.
+    /// Runs haproxy, which answers 200 to everything with its own HTTP/2 implementation.
+    /// - Parameter wantsCertificate: true to end the handshake of clients without a certificate of the tests' authority.
     static func withHaproxy(wantsCertificate: Bool = false, _ body: (Haproxy) async throws -> Void) async throws {
         try await withDirectory { directory in
             let port = try RedisServer.freePort()

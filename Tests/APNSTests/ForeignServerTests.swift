@@ -7,8 +7,8 @@ import Testing
 
 @Suite("Third-party servers", .timeLimit(.minutes(10)), .serialized)
 struct ForeignServerTests {
-    /// Sends until each notification is answered. Like a worker, resends what was certainly not processed.
-    /// - Parameter inBetween: called after each batch with the number sent so far.
+    /// Sends until each notification is answered. Like a worker, it resends those that were certainly not processed.
+    /// - Parameter inBetween: called after each batch, with the number of answers so far.
     private func sendAll(
         _ count: Int, port: Int, connections: Int, batch: Int = .max, tls: TLSContext? = nil,
         inBetween: (_ sent: Int) throws -> Void = { _ in }
@@ -44,7 +44,7 @@ struct ForeignServerTests {
 
     enum Server { case nghttpd, nginx, haproxy }
 
-    /// nginx ends connections in between.
+    /// nginx ends connections in between, so only its notifications may be resent.
     @Test("5,000 notifications are all answered", arguments: [Server.nghttpd, .nginx, .haproxy], [1, 3])
     func answers(server: Server, connections: Int) async throws {
         let check = { (port: Int) in

@@ -6,8 +6,8 @@ import Testing
 
 @Suite("A connection that ends with GOAWAY", .timeLimit(.minutes(10)))
 struct GoAwayTests {
-    /// Sends ten requests to a server that waits for all of them and sends GOAWAY on its first connection, and then
-    /// five to the next connection, which takes over.
+    /// Sends ten requests. The server waits for all of them, and sends GOAWAY on its first connection. Then five requests use the next
+    /// connection.
     private func results(
         lastStream: Int32, debugData: String = "", closes: Bool = false
     ) async throws -> [RequestResult] {
@@ -57,7 +57,7 @@ struct GoAwayTests {
     func drain() async throws {
         let script = handling { connection, frame in
             connection.streams.append(frame.stream)
-            // The answers wait for a sign that the client is closing: the third request, sent just before.
+            // The server answers only at the third request, which the client sends just before it closes.
             guard connection.streams.count == 3 else { return }
             for stream in connection.streams { connection.send(.answer(stream, status: 200)) }
         }

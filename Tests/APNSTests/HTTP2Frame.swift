@@ -1,6 +1,6 @@
 import NIOCore
 
-/// An HTTP/2 frame on the wire (RFC 9113 §4.1), for a peer that speaks it by hand.
+/// An HTTP/2 frame (RFC 9113 §4.1), for a peer without an HTTP/2 library.
 struct HTTP2Frame: Sendable {
     enum Kind: UInt8, Sendable {
         case data, headers, priority, resetStream, settings, pushPromise, ping, goAway, windowUpdate, continuation
@@ -16,7 +16,7 @@ struct HTTP2Frame: Sendable {
     var payload: [UInt8] = []
     /// The fields that the peer read from a HEADERS frame.
     var headers: [HeaderField] = []
-    /// The connection on which the peer received it, counted from 1.
+    /// The number of the connection that received it, from 1.
     var connection = 0
 
     var endsStream: Bool { flags & Self.endStream != 0 }
@@ -44,7 +44,6 @@ struct HTTP2Frame: Sendable {
         return headers(stream, [(":status", "\(status)")] + fields + id, ends: ends)
     }
 
-    /// HEADERS with these fields.
     static func headers(_ stream: Int32, _ fields: [(String, String)], ends: Bool = true) -> HTTP2Frame {
         .raw(.headers, endHeaders | (ends ? endStream : 0), stream, block(fields))
     }
@@ -82,7 +81,7 @@ struct HTTP2Frame: Sendable {
         withUnsafeBytes(of: number.bigEndian) { Array($0) }
     }
 
-    /// Removes a frame from the buffer; `nil` if it is incomplete. Unknown types of frames are a bug of ours.
+    /// Removes a frame from the buffer; `nil` if it is incomplete. Clients send no unknown kinds.
     static func read(from buffer: inout ByteBuffer) -> HTTP2Frame? {
         guard let head: [UInt8] = buffer.getBytes(at: buffer.readerIndex, length: 9) else { return nil }
         let length = Int(head[0]) << 16 | Int(head[1]) << 8 | Int(head[2])

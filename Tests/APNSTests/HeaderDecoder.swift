@@ -1,6 +1,6 @@
 import CNghttp2
 
-/// The HPACK decoder of the scripted peer.
+/// An HPACK decoder by nghttp2.
 final class HeaderDecoder {
     private(set) var inflater: OpaquePointer?
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-/// Against a server that closes the connection when it reads a certain payload, as a proxy with rules may.
+/// The server closes the connection when it reads a certain payload, like a proxy with rules.
 @Suite("Isolated notifications", .timeLimit(.minutes(10)))
 struct IsolationTests {
     private static let poison = Notification.example(payload: String(repeating: "x", count: 666))
@@ -43,7 +43,7 @@ struct IsolationTests {
         try await withPool(against: Self.cutting) { client, _ in
             try await client.waitForSettings(100)
             try await expect(client.send(), .delivered)
-            // Without ticks, nothing but the loss opens the next connection.
+            // Only the loss of a connection opens the next one.
             for isolation in Isolation.allCases {
                 for _ in 0..<5 {
                     let requests = client.send([.example(1), .example(2), Self.poison], in: isolation)

@@ -33,7 +33,7 @@ struct LivenessTests {
             try await client.waitForSettings(100)
             let futures = client.send((0..<80).map { .example($0) })
             try await eventually("the requests") { peer.count(.data) == 80 }
-            // A minute in which nothing was read: PINGs, windows and deadlines are overdue.
+            // Nothing was read for a minute: PINGs, windows and deadlines are overdue.
             let inFlight = try await client.ask { pool in
                 let later = NIODeadline.now() + .minutes(1)
                 pool.check(now: .now())
@@ -52,7 +52,7 @@ struct LivenessTests {
 
     @Test("that does not answer a PING loses its connection, and its requests may have been processed")
     func doesNotAnswer() async throws {
-        // The connection that gets the first request stops answering then.
+        // The connection of the first request stops answering.
         let silent = NIOLockedValueBox<Int?>(nil)
         let script: ScriptedPeer.Script = { connection, event in
             if case .frame(let frame) = event, frame.kind == .headers {
@@ -76,7 +76,7 @@ struct LivenessTests {
     @Test(
         "that a NAT has forgotten while the connection was idle is left after a moment, and its requests are returned")
     func stale() async throws {
-        // Connections that were idle get no bytes through; new ones work.
+        // Nothing passes through idle connections. New ones work.
         let isForgotten = NIOLockedValueBox(false)
         let script: ScriptedPeer.Script = { connection, event in
             if connection.number <= 2, isForgotten.withLockedValue({ $0 }) { return }

@@ -5,13 +5,12 @@ import Testing
 
 @testable import APNS
 
-/// A pool of HTTP/2 connections.
 typealias PoolClient = TransportClient<ConnectionPool>
 
 extension PoolClient {
     /// - Parameters:
     ///   - eventLoop: nil for one shared with other tests and with servers.
-    ///   - host: the host to connect to and verify.
+    ///   - host: the host to connect to and to verify.
     ///   - ticks: true to call the pool's `check` periodically.
     static func start(
         on eventLoop: (any EventLoop)? = nil, host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem",
@@ -43,7 +42,7 @@ extension PoolClient {
     }
 }
 
-/// Runs a body with a pool, and closes the pool at once afterwards.
+/// Runs a body with a pool, and then closes the pool at once.
 func withPool<Result>(
     host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem",
     _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
@@ -56,7 +55,7 @@ func withPool<Result>(
 /// Runs a body with a scripted peer and a pool that connects to it.
 /// - Parameters:
 ///   - address: the peer's address.
-///   - host: the host to connect to and verify.
+///   - host: the host to connect to and to verify.
 /// - Returns: what the peer saw until the pool was closed.
 @discardableResult
 func withPool(
@@ -84,13 +83,12 @@ extension [RequestResult] {
     static func delivered(_ count: Int) -> [RequestResult] { Array(repeating: .delivered, count: count) }
 }
 
-/// Expects a request to have this result.
 func expect(
     _ future: EventLoopFuture<RequestResult>, _ expected: RequestResult,
     sourceLocation: SourceLocation = #_sourceLocation
 ) async throws {
     var result = try await future.get()
-    // Servers of others answer without an ID.
+    // Third-party servers answer without an ID.
     if expected == .delivered, case .response(var response) = result, response.origin == .unnamed {
         response.origin = .apns
         result = .response(response)
@@ -98,7 +96,6 @@ func expect(
     #expect(result == expected, sourceLocation: sourceLocation)
 }
 
-/// A result that the test does not expect.
 struct Unexpected: Error, CustomStringConvertible {
     let description: String
 

@@ -16,7 +16,7 @@ struct ProxyTests {
                     #expect(answers == .delivered(300))
                     #expect(try await client.ask { $0.lastFailure == nil })
                 }
-                // The unresolved name: the proxy resolves it.
+                // The name is not resolved: the proxy does that.
                 let head = "CONNECT localhost:\(peer.port) HTTP/1.1\r\nHost: localhost:\(peer.port)\r\n\r\n"
                 #expect(proxy.requests.withLockedValue { $0 } == [head])
                 // TLS is with the server, whose name is verified: the proxy has no certificate.
@@ -49,7 +49,7 @@ struct ProxyTests {
         var says: String
     }
 
-    /// ``ProxyHandshakeTests`` has the meanings of other answers.
+    /// ``ProxyHandshakeTests`` tests the other answers.
     static let refusals = [
         Refusal(
             testDescription: "with others than it wants", credentials: .init(user: "u", password: "hunter2"),

@@ -53,7 +53,7 @@ struct ReconnectTests {
     @Test("opens a new connection at once when a working one ends")
     func workedAndEnded() async throws {
         let script = handling { connection, frame in
-            // Each connection answers one request. In one write, so that no second request can arrive in between.
+            // Each connection answers one request, in one write with the GOAWAY, so that no second request can arrive in between.
             connection.send(.answer(frame.stream, status: 200), .goAway(lastStream: frame.stream))
             connection.close()
         }

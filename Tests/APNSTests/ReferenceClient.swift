@@ -23,7 +23,6 @@ struct ClientView: Equatable {
     /// The codes of the client's resets.
     var resets: [Int32: UInt32] = [:]
 
-    /// Returns the points on which two clients differ.
     func differences(from other: ClientView) -> [String] {
         var found: [String] = []
         for stream in Set(answers.keys).union(other.answers.keys).sorted()
@@ -48,7 +47,7 @@ struct ClientView: Equatable {
     }
 }
 
-/// The client's side of a connection by nghttp2, for comparison with ours.
+/// nghttp2's client, for comparison with ours.
 final class ReferenceClient {
     private(set) var view = ClientView()
     private var session: OpaquePointer?
@@ -153,7 +152,7 @@ private func client(_ context: UnsafeMutableRawPointer?) -> ReferenceClient? {
     context.map { Unmanaged<ReferenceClient>.fromOpaque($0).takeUnretainedValue() }
 }
 
-/// Our client, with the same interface.
+/// Our client, with the interface of ``ReferenceClient``.
 final class OwnClient {
     let session: HTTP2Session
     private(set) var view = ClientView()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-/// The pool's clock does not run by itself here: the test decides when the next attempt is due.
+/// The pool's clock does not run by itself: the test decides when the next attempt is due.
 @Suite("A server that accepts and closes", .timeLimit(.minutes(10)))
 struct RejectionTests {
     struct Manner: Sendable, CustomTestStringConvertible {
@@ -55,7 +55,7 @@ struct RejectionTests {
         let script: ScriptedPeer.Script = { connection, event in
             if connection.number <= failures { manner.script(connection, event) } else { answersAll(connection, event) }
         }
-        // A peer that closes before TLS has no script: a good server replaces it afterwards.
+        // A peer that closes before TLS has no script. A good server replaces it afterwards.
         let isPlain = manner.transport == .hangsUp
         let peer = try await ScriptedPeer.start(transport: manner.transport, script: script)
         let client = try await PoolClient.start(port: peer.port, ticks: false) {
@@ -80,7 +80,7 @@ struct RejectionTests {
             #expect(pause.nanoseconds >= ceiling.nanoseconds / 10 && pause <= ceiling)
             let failure = try await client.lastFailure()
             #expect(failure.contains(manner.says) && failure.contains("127.0.0.1"), "\(failure)")
-            // Until then nothing causes an attempt: neither time nor a new request.
+            // Before that time, nothing causes an attempt: neither time nor a new request.
             try await client.check(notBefore - .nanoseconds(1))
             #expect(try await client.ask { $0.connections.state.connecting } == 0)
             #expect(peer.seen.withLockedValue(\.connections) == count)

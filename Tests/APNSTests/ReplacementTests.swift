@@ -4,10 +4,9 @@ import Testing
 
 @testable import APNS
 
-/// The pool's clock does not run by itself here: each test sets the time.
+/// The pool's clock does not run by itself: each test sets the time.
 @Suite("A pool's connections", .timeLimit(.minutes(10)))
 struct ReplacementTests {
-    /// Runs a body with a scripted peer and a pool whose clock does not run by itself.
     @discardableResult
     private func withStillPool(
         against script: @escaping ScriptedPeer.Script,
@@ -48,7 +47,7 @@ struct ReplacementTests {
 
     @Test("beyond the minimum are closed when idle, the longest idle first, one at a time")
     func idle() async throws {
-        // Each connection's first request waits for the others'.
+        // The first request of each connection is not answered at once.
         let script = handling(streams: 1) { connection, frame in
             if frame.stream > 1 { connection.send(.answer(frame.stream, status: 200)) }
         }
@@ -91,7 +90,7 @@ struct ReplacementTests {
         }
     }
 
-    /// Waits for a second connection that can be sent SETTINGS.
+    /// Waits for a second connection.
     private func second(_ peer: ScriptedPeer) async throws {
         try await eventually("a replacement") {
             peer.seen.withLockedValue { $0.frames(.settings).contains { $0.connection == 2 } }
@@ -170,7 +169,7 @@ struct ReplacementTests {
             #expect(connecting == (1, 0, false, false))
             try await expect(client.send(), .delivered)
             try await client.check(start)
-            // A minute later, so that the last request was not recent.
+            // A minute later, so that the last request is not recent.
             _ = try await client.ask { $0.replaceConnections(reason: "test", now: .now() + .minutes(1)) }
             try await eventually("the end") { peer.seen.withLockedValue(\.ended) == 1 }
             var expected = PoolStatistics()
@@ -246,7 +245,7 @@ struct ReplacementTests {
         try await withPool(against: script) { client, peer in
             let start = ContinuousClock.now
             for _ in 0..<300 { try await expect(client.send(), .response(Response(status: 500))) }
-            // After 0, 1, 3, 7 … seconds: much less often than once per five answers.
+            // Connections are replaced after 0, 1, 3, 7 … seconds, not after each five answers.
             let seconds = (ContinuousClock.now - start).components.seconds
             #expect(peer.seen.withLockedValue(\.connections) <= 3 + Int(seconds))
         }
@@ -254,13 +253,13 @@ struct ReplacementTests {
 
     @Test("whose stream identifiers run out are replaced at once, and nothing is lost", arguments: [0, 2])
     func streamIdentifiers(fromEnd: Int32) async throws {
-        // 0: the last identifier of all is near; 2: the first one at which a replacement is opened.
+        // 0: near the last identifier. 2: near the first one that opens a replacement.
         let first = fromEnd == 0 ? Int32.max - 4 : HTTP2ConnectionState.wornOutStream - 4
         let seen = try await withStillPool(against: answersAll, { $0.firstStream = first }) { client, _ in
             try await client.check()
             try await eventually("a connection") { try await client.ask { $0.capacity } > 1 }
             if fromEnd == 2 {
-                // At the submission, before any answer.
+                // A submission opens the replacement, before any answer.
                 let outgoing = try await client.ask { pool in
                     // No request waits for these.
                     pool.delegate = nil

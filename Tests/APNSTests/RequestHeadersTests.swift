@@ -22,12 +22,12 @@ struct RequestHeadersTests {
         return (seen.frames(.headers).map(\.headers), bodies, "127.0.0.1:\(port)")
     }
 
-    /// Returns the values of a field, of all requests together.
+    /// Returns the values of a field in all requests.
     private func values(_ name: String, of notifications: [Notification]) async throws -> [String] {
         try await sent(notifications).requests.flatMap { $0 }.filter { $0.name == name }.map(\.value)
     }
 
-    /// Returns examples, each with a change.
+    /// Returns an example notification for each value, with the change.
     private func examples<Value>(
         _ values: some Sequence<Value>, _ change: (inout Notification, Value) throws -> Void
     ) rethrows -> [Notification] {
@@ -156,7 +156,7 @@ struct RequestHeadersTests {
         let expirations: [Int64] = [
             0, 1, 9, 10, 99, 100, 1_792_800_000, 999_999_999_999_999_999, .max - 1, .max, -1, .min,
         ]
-        // A time before 1970 has passed, which 0 also means.
+        // A time before 1970 becomes 0, which also means "now or never".
         let written = try await values("apns-expiration", of: examples(expirations) { $0.expiration = $1 })
         #expect(written == expirations.map { "\(max($0, 0))" })
         let priorities = try await values("apns-priority", of: examples([10, 5, 1]) { $0.priority = $1 })

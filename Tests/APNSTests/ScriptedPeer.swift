@@ -6,7 +6,7 @@ import Sockets
 import TLS
 import TestSupport
 
-/// A server that handles each connection and frame as a test's script says, and records what it saw.
+/// A server whose script, from a test, handles each connection and frame. It records what it receives.
 final class ScriptedPeer: LoopBound {
     /// An event that the script receives.
     enum Event: Sendable {
@@ -23,7 +23,7 @@ final class ScriptedPeer: LoopBound {
         var connections = 0
         /// The number of connections that have ended.
         var ended = 0
-        /// The number of bytes of floods that were passed to the system.
+        /// The number of bytes of floods that the system has accepted.
         var flooded = 0
         /// All frames of all connections, in the order of arrival.
         var frames: [HTTP2Frame] = []
@@ -46,7 +46,6 @@ final class ScriptedPeer: LoopBound {
     /// The treatment of a TCP connection.
     enum Transport: Sendable { case tls, staysSilent, hangsUp }
 
-    /// Starts a server.
     /// - Parameters:
     ///   - port: 0 to choose a free one.
     ///   - protocols: the protocols to accept through ALPN.
@@ -79,10 +78,9 @@ final class ScriptedPeer: LoopBound {
         return ScriptedPeer(channel: channel, seen: seen, connections: connections)
     }
 
-    /// Returns the number of frames of this kind so far.
     func count(_ kind: HTTP2Frame.Kind) -> Int { seen.withLockedValue { $0.frames(kind).count } }
 
-    /// Runs an action on a connection with TLS, soon. Connections are counted from 1.
+    /// Runs an action on a connection, asynchronously. Connections are counted from 1.
     func on(_ number: Int, _ action: @escaping @Sendable (PeerConnection) -> Void) {
         let channel = connections.withLockedValue { $0[number - 1] }
         _ = channel.eventLoop.submit { action(try channel.pipeline.syncOperations.handler(type: PeerConnection.self)) }
@@ -108,7 +106,7 @@ final class PeerConnection: ChannelInboundHandler {
 
     /// Counted from 1, in the order of acceptance.
     let number: Int
-    /// Notes of the script.
+    /// For use by the script.
     var streams: [Int32] = []
 
     private let seen: NIOLockedValueBox<ScriptedPeer.Seen>
@@ -140,13 +138,12 @@ final class PeerConnection: ChannelInboundHandler {
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenSuccess {
             self.seen.withLockedValue { $0.flooded += bytes.count }
-            // Not synchronously: the write may complete at once, a thousand times in a row.
+            // Not synchronously, because the write may complete at once, a thousand times in a row.
             context.eventLoop.assumeIsolated().execute { self.flood(bytes) }
         }
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: sent)
     }
 
-    /// Reads nothing more.
     func stopReading() {
         context?.channel.setOption(.autoRead, value: false).whenFailure { preconditionFailure("\($0)") }
     }
@@ -219,7 +216,6 @@ func handling(
     }
 }
 
-/// Runs a body against a scripted peer, and stops the peer afterwards.
 func withPeer(
     protocols: [String] = ["h2"], transport: ScriptedPeer.Transport = .tls, sendBuffer: Int = 1 << 20,
     script: @escaping ScriptedPeer.Script = { _, _ in },

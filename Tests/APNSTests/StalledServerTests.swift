@@ -7,7 +7,7 @@ import Testing
 
 @Suite("A server that reads nothing more", .serialized, .timeLimit(.minutes(10)))
 struct StalledServerTests {
-    /// By far more than sockets and buffers hold.
+    /// Together, the payloads are much more than sockets and buffers hold.
     private static let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 4000) + #""}}"#
     private static let count = 4000
 
@@ -16,13 +16,13 @@ struct StalledServerTests {
         guard connection.number == 1 else { return answersAll(connection, event) }
         switch event {
         case .connected:
-            // Many streams, and windows of 1 GiB: flow control should not block anything.
+            // Many streams, and windows of 1 GiB, so that flow control blocks nothing.
             connection.send(.settings([(3, UInt32(count)), (4, 1 << 30)]), .windowUpdate(by: 0x3F00_0000))
         case .frame(let frame): if frame.kind == .headers { connection.stopReading() }
         }
     }
 
-    /// Runs a body with the requests of a pool whose timeouts are hours, except those that a test changes.
+    /// Sends the requests with a pool whose timeouts are hours, except those that a test changes.
     @discardableResult
     private func withRequests(
         _ script: @escaping ScriptedPeer.Script,
@@ -54,7 +54,7 @@ struct StalledServerTests {
                 ended.withLockedValue { $0 = true }
             }
             try await eventually("the end of all") {
-                // Bytes other than the PING's answer.
+                // The server sends something, but does not answer the PING.
                 peer.on(1) { $0.send(.windowUpdate(by: 1)) }
                 return ended.withLockedValue { $0 }
             }
@@ -68,7 +68,7 @@ struct StalledServerTests {
                 case let other: Issue.record("\(other)")
                 }
             }
-            // In total 32 MB: bytes that could not be written do not count as written.
+            // Some of the 32 MB could not be written, and must not count as written.
             #expect(uncertain > 0 && unprocessed > 0, "\(uncertain), \(unprocessed)")
             try await expect(client.send(), .delivered)
         }

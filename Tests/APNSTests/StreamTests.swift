@@ -25,7 +25,7 @@ struct StreamTests {
         let script = handling { connection, frame in
             let stream = frame.stream
             guard stream < 5 else { return connection.send(.answer(stream, status: 200)) }
-            // As much as the connection's window allows, at once.
+            // As much as the connection's window allows.
             let part = HTTP2Frame.data(stream, String(repeating: "x", count: 16_000), ends: false)
             connection.send(.answer(stream, status: stream == 1 ? 400 : 200, ends: false), part, part)
         }
@@ -119,7 +119,7 @@ struct StreamTests {
                 let answers = { @Sendable (numbers: Range<Int>) in
                     numbers.flatMap { HTTP2Frame.answer(Int32(2 * $0 + 1), status: 200).bytes }
                 }
-                // The client's thread is blocked during the rest, so it must later read what it has deferred.
+                // The client's thread is blocked while the rest arrives, so it must later read what it has deferred.
                 requests[30].whenComplete { _ in
                     peer.on(1) {
                         $0.send(bytes: answers(31..<130))

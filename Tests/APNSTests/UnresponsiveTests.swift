@@ -52,7 +52,7 @@ struct UnresponsiveTests {
             let first = client.send(.example(1))
             try await eventually("the first request") { peer.count(.data) == 1 }
             let firstEnd = NIODeadline.now() + .seconds(20)
-            // The second request has a little more time.
+            // The second request has a slightly later deadline.
             try await eventually("a later time") { .now() > firstEnd - .seconds(20) + .milliseconds(50) }
             let second = client.send(.example(2))
             try await eventually("the second request") { peer.count(.data) == 2 }
@@ -94,7 +94,7 @@ struct UnresponsiveTests {
     @Test(
         "because it grants no window is retired, and unwritten requests are resent elsewhere at once",
         arguments: [
-            // 16 bodies of 4,000 bytes fit into the connection's initial window of 65,535; or no window for streams.
+            // Either 16 bodies of 4,000 bytes fit into the connection's initial window of 65,535 bytes, or streams have no window.
             ([(3, 100)], 4000, 16), ([(3, 100), (4, 0)], 100, 0),
         ] as [([(UInt16, UInt32)], Int, Int)])
     func withoutWindow(settings: [(UInt16, UInt32)], payload: Int, written: Int) async throws {
@@ -123,7 +123,7 @@ struct UnresponsiveTests {
     func lowStreamLimit() async throws {
         let script = handling { connection, frame in
             if frame.stream == 1 { connection.send(.settings(maximumStreams: 1)) }
-            // In total longer than the timeout of a window.
+            // All answers together take longer than the timeout of a window.
             connection.eventLoop?.assumeIsolated().scheduleTask(in: .milliseconds(150)) {
                 connection.send(.answer(frame.stream, status: 200))
             }
@@ -146,7 +146,7 @@ struct UnresponsiveTests {
         headers.headers.contains { $0.name == ":path" && $0.value.hasSuffix("dead") }
     }
 
-    /// Answers all requests except the poison on connections named by `ignores`, and all requests on others.
+    /// Answers all requests, except the poison on connections for which `ignores` returns true.
     private static func ignoring(
         _ ignores: @escaping @Sendable (Int) -> Bool, refuses: Bool = false
     ) -> ScriptedPeer.Script {
@@ -162,7 +162,7 @@ struct UnresponsiveTests {
         }
     }
 
-    /// Sends the poison, and other requests until it has ended, so that its connection stays useful.
+    /// Sends the poison, and other requests until the poison has ended. So its connection stays useful.
     private func sendPoison(_ client: PoolClient) async throws -> RequestResult {
         let future = client.send(Self.poison())
         let result = NIOLockedValueBox<RequestResult?>(nil)
@@ -182,7 +182,7 @@ struct UnresponsiveTests {
         let seen = try await withPool(against: Self.ignoring { $0 == 1 }, limits) { client, peer in
             #expect(try await sendPoison(client) == .uncertain(.timedOut))
             #expect(try await client.ask { $0.usableConnections } == 1)
-            // Returned, and not sent, until there is another connection.
+            // The request is returned without being sent until there is another connection.
             var result = try await sendPoison(client)
             #expect(result == .notProcessed(.noOtherConnection))
             while result == .notProcessed(.noOtherConnection) { result = try await sendPoison(client) }

@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         if isinstance(event, h2.events.RequestReceived):
             self.requests[event.stream_id] = {name.decode(): value.decode() for name, value in event.headers}
         elif isinstance(event, h2.events.DataReceived):
-            # Windows are granted in small pieces, that of the connection later than that of the stream.
+            # Grants windows in small pieces: first for the stream, later for the connection.
             length = event.flow_controlled_length
             if event.stream_ended is None:
                 self.h2.increment_flow_control_window(max(length, 1), event.stream_id)

@@ -5,8 +5,8 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// Connects to a port of 127.0.0.1 and sends notifications, each again until it is answered. Then it prints the maximum
-/// number of consecutive failed connections, and its memory in KiB: after the first connection, and at its peak.
+/// Sends notifications to a port of 127.0.0.1, each again until it is answered. Then prints the maximum number of consecutive failed
+/// connections, and its memory in KiB: after the first connection, and at its peak.
 @main
 enum PoolProbe {
     struct Failure: Error, CustomStringConvertible {
@@ -44,7 +44,6 @@ enum PoolProbe {
     }
 }
 
-/// Sends notifications, on the pool's event loop.
 final class Sender: TransportDelegate {
     struct Report: Sendable {
         var failures = 0

@@ -9,7 +9,7 @@ struct FuzzViolation: Error, CustomStringConvertible {
 
 /// Runs an input of the fuzzer with an ``HTTP2Session``, and checks the session and its output after each step.
 final class FuzzClient {
-    /// An observation of the session's owner. The same bytes lead to the same records, however they are split.
+    /// An observation of the session's owner. The same bytes give the same records, however they are split.
     enum Record: Equatable {
         case submitted(Int32?)
         case event(HTTP2Session.Event)
@@ -33,7 +33,7 @@ final class FuzzClient {
         }
     }
 
-    /// A request as seen in the client's output and the session's events.
+    /// A request, as the client's output and the session's events show it.
     private final class Request {
         let number: Int
         let size: Int
@@ -42,7 +42,7 @@ final class FuzzClient {
         var isComplete = false
         var isOpen = false
         var isReset = false
-        /// The window that the client has granted to the server in addition to the initial one.
+        /// The window that the client has granted to the server, in addition to the initial one.
         var granted = 0
         var answer: Answer?
         var isLost = false
@@ -66,7 +66,7 @@ final class FuzzClient {
     private var hasGoneAway = false
     /// True after a GOAWAY in the output.
     private var hasLeft = false
-    /// True after the session has ended: it reads nothing more, so ``server`` no longer applies.
+    /// True after the session has ended. It then reads nothing, so ``server`` no longer applies.
     private var isOver = false
     /// The number of frames of the output so far.
     private var frameCount = 0
@@ -74,7 +74,7 @@ final class FuzzClient {
     private var block: (stream: Int32, bytes: [UInt8])?
     /// The owner's PINGs that are not in the output yet.
     private var pendingPings = 0
-    /// The window that the client has granted on the connection in addition to the initial one.
+    /// The window that the client has granted on the connection, in addition to the initial one.
     private var connectionGranted = 0
 
     private static let capacity = 20
@@ -87,7 +87,7 @@ final class FuzzClient {
         session = HTTP2Session(authority: HeaderText("x"), maximumStreams: Self.capacity, firstStream: first)
     }
 
-    /// Runs an input twice: with the server's bytes in the pieces given by the input, and one by one.
+    /// Runs an input twice: with the server's bytes in the pieces of the input, and one by one.
     static func run(_ bytes: [UInt8]) throws(FuzzViolation) {
         let input = FuzzInput(bytes)
         let asGiven = FuzzClient(input, isSplit: false)
@@ -186,7 +186,6 @@ final class FuzzClient {
         }
     }
 
-    /// The open streams.
     private var openStreams: [Int32] {
         slots.keys.filter { requests[$0]?.isOpen == true && requests[$0]?.isInFlight == true }
     }
@@ -202,7 +201,7 @@ final class FuzzClient {
         guard !isFlooded else { return }
         var rest = Array(bytes)[...]
         while !rest.isEmpty {
-            // In separate memory, so that AddressSanitizer detects reads beyond the piece, and after the call.
+            // In memory of its own, so that AddressSanitizer detects reads beyond the piece, and after the call.
             let piece = UnsafeMutableRawBufferPointer.allocate(
                 byteCount: isSplit ? min(pieces, rest.count) : rest.count, alignment: 1)
             defer { piece.deallocate() }
@@ -246,7 +245,7 @@ final class FuzzClient {
         session.streams.release(slot)
     }
 
-    /// Takes all output, and releases the slots that have ended, as the session's owner does after each read.
+    /// Takes all output, and releases the slots of streams that have ended, like the session's owner after each read.
     private func collect() throws(FuzzViolation) {
         try take()
         for (stream, slot) in slots.sorted(by: { $0.key < $1.key }) {

@@ -5,7 +5,7 @@ import NIOCore
 /// An input of the fuzzer for ``HTTP2Session``: the server's bytes, then a program with one byte per step, then a byte
 /// with the program's length and two flags.
 ///
-/// The program is at the end, so that it stays the same when the fuzzer adds or removes bytes of the server.
+/// The program is at the end. So it stays the same when the fuzzer adds or removes bytes of the server.
 struct FuzzInput {
     enum Step: Equatable {
         /// Reads the next bytes of the server.
@@ -24,8 +24,8 @@ struct FuzzInput {
         case takeAll(Int)
         /// Takes all output, and frees the slots of the requests that have ended.
         case collect
-        /// Reads frames that are not in the server's bytes, because they would make inputs long: PINGs, DATA of 16,384
-        /// bytes, 100 frames of padding, header fields of 1,000 bytes, and answers to all open requests.
+        /// Reads frames that would make the server's bytes long: PINGs, DATA of 16,384 bytes, 100 frames of padding, header fields of 1,000
+        /// bytes, and answers to all open requests.
         case pings(Int)
         case data(stream: Int)
         case padding(stream: Int)

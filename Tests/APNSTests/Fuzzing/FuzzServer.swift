@@ -2,8 +2,8 @@ import NIOCore
 
 @testable import APNS
 
-/// The server's frames, parsed independently of ``HTTP2Session``: the limits that they set, and the answers that they
-/// require. It checks nothing, because the session has accepted the frames.
+/// Parses the server's frames independently of ``HTTP2Session``: the limits that they set, and the answers that they require. It checks
+/// nothing, because the session has accepted the frames.
 struct FuzzServer {
     /// An answer that the client owes.
     enum Answer: Equatable {

@@ -13,7 +13,7 @@ final class HPACKComparison {
         case fields([Field])
         /// Both refuse the block.
         case refused(HPACKViolation)
-        /// Only ours refuses the block, because it changes the table's size more than twice (RFC 7541 §4.2). nghttp2 accepts
+        /// Only our decoder refuses the block, because the block changes the table's size more than twice (RFC 7541 §4.2). nghttp2 accepts
         /// any number of changes.
         case refusedForSizeChanges
     }
@@ -36,8 +36,8 @@ final class HPACKComparison {
         }
     }
 
-    /// Decodes a block, and compares the fields and both tables. No further block can be decoded if one was refused.
-    /// - Parameter part: the number of bytes of each part but the last.
+    /// Decodes a block, and compares the fields and both tables. After a refused block, no further block can be decoded.
+    /// - Parameter part: the number of bytes of each part except the last.
     func decode(_ block: [UInt8], inPartsOf part: Int = .max) throws(FuzzViolation) -> Outcome {
         let (own, expected) = (decodeOwn(block, part), decodeReference(block))
         switch (own, expected) {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-/// A connection on a channel without a socket, so that every write can be counted.
+/// The channel has no socket, so that every write can be counted.
 @Suite("A connection's writes")
 struct CoalescingTests {
     private final class FlushCounter: ChannelOutboundHandler {
@@ -156,7 +156,6 @@ struct CoalescingTests {
         connection.submit(.example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
     }
 
-    /// Submits requests and flushes them.
     private func submit(_ count: Int, to connection: HTTP2Connection, on channel: EmbeddedChannel) {
         for number in 0..<count { _ = submit(number, to: connection) }
         channel.embeddedEventLoop.run()

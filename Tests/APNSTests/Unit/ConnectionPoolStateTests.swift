@@ -148,7 +148,7 @@ struct ConnectionPoolStateTests {
             #expect(state.usable == usable)
             #expect(connecting + usable <= maximum)
         }
-        // Whatever happened before: after the pauses, the minimum is reached again.
+        // In any case, the minimum is reached again after the pauses.
         for _ in 0..<maximum {
             now = now + .seconds(31)
             for _ in 0..<state.connectionsToOpen(isWanted: false, now: now) {
@@ -272,7 +272,7 @@ struct ReplacementStateTests {
         let maximum = Int.random(in: 1...5, using: &generator)
         let minimum = Int.random(in: 1...maximum, using: &generator)
         var state = pool(minimum: minimum, maximum: maximum, usable: minimum)
-        // For each usable connection: true if it should end.
+        // For each usable connection, true if it is being replaced.
         var usable = Array(repeating: false, count: state.usable)
         func retireOutgoing() {
             while state.outgoingToRetire(ready: usable.count { !$0 }) > 0, let index = usable.firstIndex(of: true) {

@@ -1,9 +1,8 @@
 import Foundation
 import Testing
 
-/// The inputs of `scripts/fuzz`, without libFuzzer.
 enum FuzzCorpus {
-    /// Returns the inputs of a corpus, a line in base64 for each.
+    /// Returns the inputs of a corpus of `scripts/fuzz`. Each line is one in base64.
     static func read(_ name: String) throws -> [[UInt8]] {
         let file = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../Fuzzing/\(name).corpus")
         return try String(contentsOf: file, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false)

@@ -137,7 +137,7 @@ struct HPACKDecoderTests {
     struct Violation: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var outcome: HPACKComparison.Outcome
-        /// All but the last are valid.
+        /// All blocks except the last are valid.
         var blocks: [[UInt8]]
 
         init(_ testDescription: String, _ violation: HPACKViolation, _ blocks: [UInt8]...) {
@@ -178,7 +178,7 @@ struct HPACKDecoderTests {
             "§4.4: an index after too large a field", .index, [0x3F, 33], added, tooLarge),
     ]
 
-    /// A field that is added, larger than a table of 64 bytes, and the index of the newest entry.
+    /// A field that is larger than a table of 64 bytes, and the index of the newest entry.
     private static let tooLarge: [UInt8] = {
         var bytes: [UInt8] = [0x40, 0, 33]
         bytes.append(contentsOf: [UInt8](repeating: 0x20, count: 33))
@@ -213,7 +213,7 @@ struct HPACKDecoderTests {
     @Test("§4.4: a field may have the name of the entry that it evicts, and one larger than the table empties it")
     func eviction() throws {
         let comparison = HPACKComparison()
-        // To 64 bytes: one field with a value of 31.
+        // The table is reduced to 64 bytes, which is one field with a value of 31 bytes.
         let value = [UInt8](repeating: 0x7A, count: 31)
         _ = try comparison.decode([0x3F, 33] + Self.added)
         #expect(
@@ -271,7 +271,7 @@ struct HPACKDecoderTests {
                 }
             }
         }
-        // Each kind of violation occurs, except for one that has 30 ones.
+        // Nearly every kind of violation occurs. The end-of-string symbol, of 30 ones, is rare.
         #expect(accepted > Self.seeds && refused.count >= 5, "\(accepted) \(refused)")
     }
 

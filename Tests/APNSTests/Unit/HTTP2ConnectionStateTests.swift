@@ -245,7 +245,6 @@ struct HTTP2ConnectionStateTests {
     @Test("is replaced half a million requests before its stream identifiers end")
     func room() {
         #expect((Int32.max - HTTP2ConnectionState.wornOutStream) / 2 >= 500_000)
-        // Clients' identifiers are odd.
         #expect(HTTP2ConnectionState.wornOutStream % 2 == 1)
     }
 

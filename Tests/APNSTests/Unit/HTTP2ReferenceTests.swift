@@ -12,19 +12,19 @@ struct HTTP2ReferenceTests {
 
     private enum Comparison: Equatable {
         case equal
-        /// Equal up to a point at which HTTP/2 allows both.
+        /// Equal until a difference that HTTP/2 allows.
         case equalUntil(Difference)
         case different([String], piece: Int)
     }
 
     private enum Difference: Hashable {
-        /// nghttp2 ends the connection although an error of the stream is enough (RFC 9113 §5.4).
+        /// nghttp2 ends the connection, although it would be enough to end the stream (RFC 9113 §5.4).
         case severity
-        /// nghttp2 ignores a malformed field, which makes an answer malformed (RFC 9113 §8.2.1).
+        /// nghttp2 ignores a malformed field. For us it makes the answer malformed (RFC 9113 §8.2.1).
         case malformedField
         /// nghttp2 rejects some frames and header blocks before their end.
         case incomplete
-        /// nghttp2 reads nothing more, because all streams have ended after a GOAWAY.
+        /// nghttp2 reads nothing more when all streams have ended after a GOAWAY.
         case end
     }
 

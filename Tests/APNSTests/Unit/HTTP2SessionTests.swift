@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-/// Each rule of RFC 9113 and RFC 7541 that a client can check, by section, without sockets.
+/// The rules of RFC 9113 and RFC 7541 that a client can check, without sockets.
 @Suite("HTTP/2, section by section")
 struct HTTP2SessionTests {
     /// Returns a client that has sent three requests.
@@ -191,7 +191,7 @@ struct HTTP2SessionTests {
 
     @Test("9113 §6.9.1: more DATA than the window of a stream or of the connection")
     func receivedTooMuch() {
-        // The client's output is not read in between; it would grant more after half a window.
+        // The client grants more after half a window.
         let part = HTTP2Frame.raw(.data, 8, 1, [255] + Array(repeating: 0, count: 16_383))
         let client = Self.client()
         client.receive(Self.bytes(Self.answer))
@@ -218,7 +218,7 @@ struct HTTP2SessionTests {
         let client = Self.client()
         client.receive(Self.bytes(.answer(1, status: 200), .data(1, "x"), .reset(1, code: 8)))
         client.receive(Self.bytes(.raw(.windowUpdate, 0, 1, [0, 0, 0, 1])))
-        // Adds a field to HPACK's table, which the next answer uses.
+        // The first block adds a field to HPACK's table, and the next answer uses it.
         client.receive(HTTP2Frame.raw(.headers, 5, 1, [0x88, 0x40, 1, 0x78, 1, 0x79]).bytes)
         client.receive(HTTP2Frame.raw(.headers, 5, 3, [0x88, 0xBE]).bytes)
         #expect(client.view.leaves == nil && client.view.answers[3] == .init(status: 200, code: 0))
@@ -417,7 +417,7 @@ struct HTTP2SessionTests {
         client.receive(Self.bytes(.settings([(1, 0)]), .settings([(1, 200)])))
         client.submit()
         let block = try #require(client.frames().first { $0.kind == .headers })
-        // To 0, and then to 200.
+        // The block begins with the sizes 0 and 200.
         #expect(block.payload.starts(with: [0x20, 0x3F, 0xA9, 0x01]))
         decoder.limit(200)
         #expect(try decoder.decode(block.payload).first == HeaderField(name: ":method", value: "POST"))

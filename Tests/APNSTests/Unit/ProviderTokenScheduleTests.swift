@@ -46,7 +46,7 @@ struct ProviderTokenScheduleTests {
             #expect(schedule.adopt(issuedAt: 10_000 - age, now: 10_000) == isTaken, "age \(age)")
             #expect(schedule.isDue(now: 10_000) == !isTaken)
             if isTaken {
-                // Renewal depends on the token's own age, not on when it arrived.
+                // Renewal depends on the token's age, not on the time of its arrival.
                 #expect(!schedule.isDue(now: 10_000 - age + 2999))
                 #expect(schedule.isDue(now: 10_000 - age + 3000))
             }
@@ -79,7 +79,7 @@ struct ProviderTokenScheduleTests {
         var renewed = schedule
         #expect(renewed.adopt(issuedAt: 10_001, now: 11_000) == true)
         #expect(!renewed.isDue(now: 11_000))
-        // The refused token, still in Redis, is not adopted again after the new one.
+        // The refused token is still in Redis, and is not adopted again after the new one.
         #expect(renewed.adopt(issuedAt: 10_000, now: 11_001) == false)
         // A candidate that was signed on this machine is adopted like any other.
         var own = schedule

@@ -20,7 +20,7 @@ struct ProxyHandshakeTests {
         while let piece = bytes.readSlice(length: min(size, bytes.readableBytes)), piece.readableBytes > 0 {
             let step = handshake.receive(piece)
             guard step != .needsMore else { continue }
-            // The handshake does not read what follows.
+            // The handshake has not read the rest.
             guard case .connected(var rest) = step else { return step }
             rest.writeBuffer(&bytes)
             return .connected(rest)

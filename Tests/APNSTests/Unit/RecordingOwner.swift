@@ -6,7 +6,7 @@ import NIOEmbedded
 
 extension HTTP2Connection {
     /// Returns a connection to a server that allows 1,000 streams, on a channel without a socket.
-    /// - Parameter handlers: those between the connection and the network.
+    /// - Parameter handlers: handlers between the connection and the network.
     static func embedded(
         _ owner: RecordingOwner, below handlers: [any ChannelHandler] = []
     ) throws -> (connection: HTTP2Connection, channel: EmbeddedChannel) {
@@ -20,9 +20,8 @@ extension HTTP2Connection {
     }
 }
 
-/// The owner of a connection in a test: records what completes, and does nothing else.
+/// Records completed requests, and does nothing else.
 final class RecordingOwner: HTTP2ConnectionOwner {
-    /// The tags of completed requests, in their order.
     private(set) var completed: [UInt64] = []
     private(set) var results: [UInt64: RequestResult] = [:]
     private(set) var closed = 0

@@ -75,7 +75,7 @@ struct ResponsivenessTests {
         var other = state
         look(&state, blockage, 5100)
         #expect(state.fault == "it has granted no flow-control window for 5 s")
-        // A few more bytes, another request, or none: each restarts the wait.
+        // Progress, another request, and no request each restart the wait.
         for (number, next) in [
             Blockage(stream: 33, written: 107), Blockage(stream: 35, written: 0), nil,
             blockage,
@@ -157,7 +157,7 @@ struct AnswerDroughtTests {
         var other = state
         look(&other, from: 600, to: 607, inFlight: 0)
         #expect(other.state == .answered && !other.isPending)
-        // The next request need not wait long again.
+        // The next drought begins at once.
         look(&state, from: 600, to: 600.1, inFlight: 1, submitted: 1)
         #expect(state.state == .unanswered)
     }

@@ -30,7 +30,7 @@ struct SigningKeyTests {
         let p8 = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
         try workshop.openssl("pkey", "-in", p8, "-pubout", "-out", "public.pem")
         let verify = ["dgst", "-sha256", "-verify", "public.pem", "-signature", "signature", "message"]
-        // Leading zeros occur in one of 256 numbers: enough rounds to meet some would take too long with processes.
+        // Few rounds, because each starts processes. Another test covers leading zeros, which one of 256 numbers has.
         for round in 0..<5 {
             let message = Array("message \(round)".utf8)
             let signature = try key.signES256(message)

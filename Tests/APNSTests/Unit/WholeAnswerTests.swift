@@ -4,12 +4,12 @@ import Testing
 
 @testable import APNS
 
-/// An answer counts if it is whole: valid header fields, a body of the announced length, and an end of the stream without
-/// an error (RFC 9113 §8.1, §8.1.1). `:status` alone counts for nothing.
+/// An answer counts if it is complete: valid header fields, a body of the announced length, and an end of the stream without an error (RFC
+/// 9113 §8.1, §8.1.1). `:status` alone counts for nothing.
 @Suite("An answer")
 struct WholeAnswerTests {
-    /// Sends three requests, on streams 1, 3 and 5. The server answers stream 3, sends these bytes, answers stream 5, and
-    /// closes the connection.
+    /// Sends three requests, on streams 1, 3 and 5. The server answers stream 3, sends these bytes, answers stream 5, and closes the
+    /// connection.
     /// - Returns: the results by stream.
     private static func results(_ bytes: [UInt8], bytewise: Bool = false) throws -> [UInt64: RequestResult] {
         let owner = RecordingOwner()
@@ -27,8 +27,6 @@ struct WholeAnswerTests {
         return owner.results
     }
 
-    /// - Parameters:
-    ///   - ending: the end of the stream.
     private static func answer(
         _ fields: [(String, String)], ends: Bool = true, _ ending: HTTP2Frame...
     ) -> [UInt8] {
@@ -42,7 +40,7 @@ struct WholeAnswerTests {
         let failure: RequestFailure?
     }
 
-    /// Endings of an answer that begins well with this status.
+    /// Incomplete or malformed answers that begin with this status.
     static func endings(_ status: String) -> [Malformed] {
         let ok = [(":status", status), ("apns-id", "x")]
         func named(_ name: String, _ bytes: [UInt8], _ failure: RequestFailure? = nil) -> Malformed {
@@ -97,11 +95,11 @@ struct WholeAnswerTests {
             }
         }
         #expect(results[1] == .uncertain(failure))
-        // The stream ends, and not the connection.
+        // Only the stream ends, not the connection.
         #expect(results[5] == .delivered)
     }
 
-    /// Whole answers, and their meaning.
+    /// Complete answers, and how they are read.
     static let wholes: [(bytes: [UInt8], response: Response)] = {
         let ok = [(":status", "200"), ("apns-id", "x")]
         let long = HTTP2Frame.data(1, String(repeating: "x", count: 16_000), ends: false)
@@ -152,7 +150,7 @@ struct WholeAnswerTests {
         #expect(results == [1: .response(response), 3: .delivered, 5: .delivered])
     }
 
-    /// A rule of RFC 9113 §8 beside those in `HeaderBlockReader`: the fields that may follow `:status: 200`.
+    /// A second implementation of `HeaderBlockReader`'s rules (RFC 9113 §8): the fields that may follow `:status: 200`.
     private static func isValid(_ name: [UInt8], _ value: [UInt8]) -> Bool {
         let text = String(decoding: name, as: UTF8.self)
         let symbols = "!#$%&'*+-.^_`|~"
@@ -173,7 +171,7 @@ struct WholeAnswerTests {
         return isName && isValue && isAllowed
     }
 
-    /// Returns the validity of a block's rest that follows `:status: 200` in an answer without a body.
+    /// Returns true if the rest of a block is valid after `:status: 200`, in an answer without a body.
     private static func isValid(_ rest: [UInt8]) -> Bool {
         var decoder = HPACKDecoder()
         return rest.withUnsafeBufferPointer { bytes in
