@@ -30,7 +30,6 @@ struct FeedbackSessionTests {
         numbers.flatMap { FeedbackServer.tuple(UInt32($0), token($0)) }
     }
 
-    /// Runs a body with a service, and stops the service afterwards.
     private func withServer(
         authority: String? = "ca", setsUpTLS: Bool = true, sendBuffer: Int = 1 << 20,
         script: @escaping FeedbackServer.Script, _ body: (FeedbackServer) async throws -> Void
@@ -134,7 +133,7 @@ struct FeedbackSessionTests {
     @Test("a certificate that the service refuses is reported", arguments: [nil, "client"])
     func certificate(name: String?) async throws {
         try await withServer(authority: name == nil ? "ca" : "other-ca", script: { $0.close() }) { server in
-            // In TLS 1.3 the refusal arrives after the client's handshake is complete.
+            // In TLS 1.3, the refusal arrives when the client's handshake is already complete.
             let error = await #expect(throws: FeedbackError.self) {
                 if let error = try await drain(Self.dialer(server.port, certificate: name)).error { throw error }
             }
@@ -172,7 +171,7 @@ struct FeedbackSessionTests {
     @Test("reads no faster than it is asked")
     func backPressure() async throws {
         let total = 60_000
-        // Not created on the event loop, which also runs other tests' servers.
+        // Created here, because the event loop also runs other tests' servers.
         let pieces = stride(from: 0, to: total, by: 1000).map { Self.bytes($0..<($0 + 1000)) }
         try await withServer(
             sendBuffer: 64 * 1024,
@@ -184,7 +183,7 @@ struct FeedbackSessionTests {
             let session = try await FeedbackSession.connect(Self.dialer(server.port))
             var tuples = try await session.next(atMost: 100)
             let peer = try #require(server.peers.first)
-            // Until the service cannot send any more: its count stays the same for a while.
+            // Waits until the service cannot send any more, so that its count stays the same for a while.
             var (last, same) = (-1, 0)
             try await eventually("the service is stuck") {
                 let sent = peer.sentBytes

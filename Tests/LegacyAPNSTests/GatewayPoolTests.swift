@@ -15,11 +15,10 @@ extension TransportClient.Core: GatewayDelegate {
     }
 }
 
-/// Uses a scripted gateway over real TLS. For it, an item without a token is bad, as for a real one.
+/// Uses a scripted gateway over real TLS. Like a real one, it rejects an item without a token.
 @Suite("A pool of connections to the gateway")
 struct GatewayPoolTests {
-    /// Runs a body with a gateway and a pool that connects to it. Nothing is confirmed by age unless a test changes
-    /// that.
+    /// Nothing is confirmed by age, unless a test changes that.
     private func withGateway(
         receiveBuffer: Int? = nil, _ change: @Sendable (inout GatewayPool.Configuration) -> Void = { _ in },
         script: @escaping ScriptedGateway.Script,
@@ -64,8 +63,8 @@ struct GatewayPoolTests {
         var left = Array(0..<count)
         while !left.isEmpty {
             let sent = client.send(left.map { .example($0) })
-            // Only a bad item confirms the last ones, and it is useless before there is a connection. The sleep is the
-            // interval of a lane's ticks.
+            // Only a barrier confirms the last ones, and it is useless before there is a connection. The sleep is the interval of a lane's
+            // ticks.
             let watch = Task {
                 while !Task.isCancelled {
                     try await client.ask { if $0.usableConnections > 0 { $0.flushConfirmations() } }
@@ -125,12 +124,12 @@ struct GatewayPoolTests {
         try await withGateway({ $0.options.windowBytes = 20_000 }, script: Self.takesAll) { client, gateway in
             let notifications = (0..<200).map { Notification.example($0, payload: payload) }
             let futures = client.send(notifications)
-            // The last ones are too few to fill a window.
+            // The last notifications are too few to fill a window.
             try await eventually("the items") { gateway.items.filter { !$0.token.isEmpty }.count == 200 }
             try await client.ask { $0.flushConfirmations() }
             try await expectConfirmed(futures)
             let connections = Dictionary(grouping: gateway.items.filter { !$0.token.isEmpty }, by: \.connection)
-            // One more than fits is accepted, because the size of a notification is known only when it is written.
+            // The last accepted notification may exceed the window, because its size is known only when it is written.
             #expect(connections.values.allSatisfy { $0.count <= 20 })
         }
     }
@@ -140,7 +139,7 @@ struct GatewayPoolTests {
         let script: ScriptedGateway.Script = { peer, event in
             guard case .item(let item) = event else { return }
             if item.token.isEmpty { return peer.answer(2, item.identifier) }
-            // Each seventh is bad. The packet arrives in six pieces, and late, while more is being written.
+            // Each seventh notification is bad. The packet arrives late and in six pieces, while more is being written.
             if item.number % 7 == 3 { peer.answer(8, item.identifier, after: .milliseconds(5)) }
         }
         try await withGateway(script: script) { client, gateway in
@@ -174,7 +173,7 @@ struct GatewayPoolTests {
         #expect(state.check(acknowledged: 130, now: now) == .init())
         now = now + .seconds(2)
         #expect(state.check(acknowledged: 130, now: now) == .init(confirmed: [1]))
-        // A write that TLS refuses adds nothing to the bytes that can be acknowledged.
+        // If TLS refuses a write, the bytes that can be acknowledged stay the same.
         state.send(tag: 2, size: 100)
         state.left(position: 130, now: now)
         for _ in 1..<20 {
@@ -274,7 +273,7 @@ struct GatewayPoolTests {
                 notes == [
                     "dropped 3, refused \(String(buffer: Notification.example(2).deviceToken.hex)) as InvalidToken"
                 ])
-            // Twice as long, and at least a second: this packet arrives in time.
+            // The confirmation time is now at least a second, so this packet arrives in time.
             let results = try await client.results(5)
             #expect(results.count { $0 == .refused(.invalidToken) } == 1)
             #expect(try await client.notes() == notes)

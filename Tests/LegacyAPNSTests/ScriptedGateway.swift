@@ -8,8 +8,8 @@ import TestSupport
 @testable import APNS
 @testable import LegacyAPNS
 
-/// A binary gateway that handles each connection and item as a test's script says, and records what it saw. It knows
-/// commands 1 and 2, and shares no code with the client.
+/// A binary gateway whose script, from a test, handles each connection and item. It records what it receives. It knows commands 1 and 2,
+/// and shares no code with the client.
 final class ScriptedGateway: LoopBound {
     struct Item: Sendable, Equatable {
         /// Counted from 1, in the order of acceptance.
@@ -97,7 +97,7 @@ final class GatewayPeer: ChannelInboundHandler {
         self.script = script
     }
 
-    /// Sends an error packet, reads nothing more, and closes.
+    /// Sends an error packet, and closes. Nothing more is read.
     func answer(_ status: UInt8, _ identifier: UInt32, pieces: Int = 6) {
         hasStopped = true
         guard let context else { return }
@@ -109,7 +109,7 @@ final class GatewayPeer: ChannelInboundHandler {
         context.close(promise: nil)
     }
 
-    /// Does the same after a delay, during which input is dropped, and byte by byte.
+    /// Drops input during a delay, sends an error packet byte by byte, and closes.
     func answer(_ status: UInt8, _ identifier: UInt32, after delay: TimeAmount) {
         hasStopped = true
         context?.eventLoop.assumeIsolated().scheduleTask(in: delay) { self.answer(status, identifier, pieces: 1) }
@@ -123,7 +123,6 @@ final class GatewayPeer: ChannelInboundHandler {
         context?.close(promise: nil)
     }
 
-    /// Reads nothing more.
     func stopReading() {
         context?.channel.setOption(.autoRead, value: false).whenFailure { preconditionFailure("\($0)") }
     }
@@ -184,7 +183,7 @@ final class GatewayPeer: ChannelInboundHandler {
     }
 }
 
-/// Records the TLS records that arrive, from below TLS (RFC 8446 §5.1: type, version, length).
+/// Records the lengths of arriving TLS records (RFC 8446 §5.1: type, version, length).
 private final class RecordMeter: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 

@@ -165,7 +165,7 @@ struct FeedbackScheduleTests {
         #expect(schedule.next == Self.at(105))
         schedule.finished(now: Self.at(204))
         #expect(schedule.next == Self.at(205))
-        // A poll that took longer than the interval skips polls, which are not made up for.
+        // Polls that are missed during a long poll are skipped.
         schedule.finished(now: Self.at(600))
         #expect(schedule.next == Self.at(605))
         schedule.finished(now: Self.at(705))

@@ -127,7 +127,7 @@ struct UnconfirmedWindowTests {
         window.arrived(upTo: 400, now: later)
         #expect(window.confirm(arrivedBefore: later - .nanoseconds(1)).isEmpty)
         #expect(window.confirm(arrivedBefore: later) == [13])
-        // It has not even been written.
+        // The last notification has not been written.
         window.arrived(upTo: .max, now: later)
         #expect(window.confirm(arrivedBefore: .distantFuture).isEmpty)
         #expect((window.count, window.first, window.bytes) == (1, 4, 100))
@@ -143,7 +143,7 @@ struct UnconfirmedWindowTests {
         var other = window
         let findings = window.answered(packet(.invalidToken, 2))
         #expect((findings.lost, findings.discarded) == (3, [15]))
-        // The last confirmed one was in fact accepted.
+        // The last confirmed notification was in fact accepted.
         #expect(other.answered(packet(.shutdown, 4)).lost == 0)
     }
 
@@ -154,7 +154,7 @@ struct UnconfirmedWindowTests {
             var window = UnconfirmedWindow()
             var sent: [UInt64] = []
             var ends: [UInt64: String] = [:]
-            /// The gateway stops at this one, with this status, or never.
+            /// The gateway stops at this notification with this status, or never.
             let bad = Int.random(in: 1...40, using: &generator)
             let statuses: [GatewayStatus] = [.invalidToken, .shutdown, .processingError, .unknown]
             let status = statuses.randomElement(using: &generator) ?? .unknown
@@ -169,7 +169,7 @@ struct UnconfirmedWindowTests {
                     #expect(Int(identifier) == sent.count)
                 case 2: window.left(position: position)
                 default:
-                    // Only what the gateway would have rejected by now, if it were bad, is old enough.
+                    // A notification is old enough only if the gateway would have rejected it by now.
                     arrived = min(position, (bad - 1) * 10)
                     window.arrived(upTo: arrived, now: now)
                     now = now + .seconds(1)
