@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Channels of the simulator, with curl as an independent client.
+/// Manages the simulator's channels with curl, an independent client.
 @Suite("Channels of the simulator")
 struct ChannelTests {
     private static let path = "/1/apps/com.example.app/channels"
@@ -91,7 +91,7 @@ struct ChannelTests {
         }
     }
 
-    /// Changes of a request for the channels, without a channel and a body.
+    /// Changes a request for channels that has no channel ID and no body.
     static let managementRefusals: [PushCase] = [
         PushCase("another method", 405, "MethodNotAllowed", method: "PUT"),
         PushCase("a list by POST", 405, "MethodNotAllowed", method: "POST", path: allPath),
@@ -125,7 +125,7 @@ struct ChannelTests {
         try await withSimulator(topics: ["com.example.app"]) { server in
             let answer = try await Self.management("GET", example.change).send(to: server)
             #expect(answer.status == example.status && answer.reason == example.reason)
-            // A request with an unknown path may have been a notification.
+            // A request with an unknown path is counted, because it may be meant as a notification.
             #expect(server.account.requests == (example.testDescription == "no app" ? 1 : 0))
         }
     }
@@ -135,7 +135,7 @@ struct ChannelTests {
         let recorder = Recorder()
         try await withSimulator(topics: ["com.example.app"], recorder: recorder) { server in
             let (bare, storing) = (try await Self.create(0, on: server), try await Self.create(1, on: server))
-            // The spelling of the third is that of Apple's sample.
+            // The third reason is spelled as in Apple's sample.
             for (channel, expiration, type) in [
                 (bare, "0", "liveactivity"), (storing, "0", "liveactivity"), (storing, "1792800000", "Liveactivity"),
             ] {
@@ -153,7 +153,7 @@ struct ChannelTests {
             #expect(account.answers == ["200": 3])
             let counts = try server.accountPage(details: true)["accepted_by_channel"] as? [String: Int]
             #expect(counts == [bare: 1, storing: 2])
-            // The management of channels is not recorded.
+            // Requests that manage channels are not recorded.
             let recorded = recorder.notifications().entries.map(\.notification)
             #expect(recorded.map(\.channel) == [bare, storing, storing])
             #expect(recorded.allSatisfy { $0.token == nil && $0.apnsID == anyID && $0.accepted })
@@ -231,7 +231,7 @@ struct ChannelTests {
                 #expect(try await push.send(to: server).reason == "CannotCreateChannelConfig")
             }
             #expect(try await Self.broadcast(channel: channel).send(to: server).status == 200)
-            // Carried out, although there is no answer.
+            // The channel was created, although curl received no answer.
             server.setRules([try FaultRule("at=channels,answer=drop")])
             #expect(try await Self.management("DELETE", channel: channel).send(to: server).status == 0)
             server.setRules([])

@@ -42,14 +42,13 @@ func withSimulator(
 }
 
 extension APNSSimulatorServer {
-    /// The account as JSON.
     func accountPage(details: Bool = false) throws -> [String: Any] {
         let page = try JSONSerialization.jsonObject(with: Data(account.json(details: details).utf8))
         return try #require(page as? [String: Any])
     }
 }
 
-/// An external client that has run to its end.
+/// The result of an external client that has ended.
 struct Command {
     let status: Int32
     let output: String
@@ -82,14 +81,13 @@ struct Push {
     /// Further arguments of curl.
     var arguments: [String] = []
 
-    /// The answer that curl received.
     struct Answer {
         var exit: Int32
         var status = 0
-        /// The headers, by their names in lower case.
+        /// The keys are in lower case.
         var headers: [String: String] = [:]
         var body = ""
-        /// The number of connections that it took; set by `curl(_:_:)` only.
+        /// The number of connections that curl opened. Only `curl(_:_:)` sets it.
         var connects = 0
         var reason: String? { member("reason") as? String }
 
@@ -122,7 +120,6 @@ struct Push {
         if let value { headers.append(value.isEmpty ? "\(name);" : "\(name): \(value)") }
     }
 
-    /// Sets the provider token.
     mutating func authorize(_ token: String) { set("authorization", "bearer " + token) }
 
     func send(to server: APNSSimulatorServer) async throws -> Answer {
@@ -155,11 +152,11 @@ func curl(_ server: APNSSimulatorServer, _ pushes: [Push]) async throws -> [Push
     }
 }
 
-/// A change of a request, and the answer to the changed request.
+/// Changes a valid request, and states the expected answer.
 struct PushCase: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let status: Int
-    /// The reason; nil if the request is accepted.
+    /// The reason that the simulator must return, or nil if it must accept the request.
     let reason: String?
     let change: @Sendable (inout Push) -> Void
 
@@ -170,7 +167,7 @@ struct PushCase: CustomTestStringConvertible, Sendable {
         self.change = change
     }
 
-    /// - Parameter headers: the headers to set, or to remove where the value is nil.
+    /// - Parameter headers: headers to set. A nil value removes the header.
     init(
         _ name: String, _ status: Int, _ reason: String?, _ headers: [String: String?] = [:], method: String? = nil,
         path: String? = nil, body: String? = nil

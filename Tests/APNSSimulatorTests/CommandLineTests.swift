@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The command with its own process for each test.
+/// Each test runs the command in a process.
 @Suite("The apns-simulator command", .timeLimit(.minutes(10)))
 struct CommandLineTests {
     private struct Announcement: Decodable {
@@ -10,7 +10,7 @@ struct CommandLineTests {
         let controlPort: Int?
     }
 
-    /// The directory for the files of a test.
+    /// Holds the files of one test.
     private let folder: OpenSSLWorkshop
 
     init() throws { folder = try OpenSSLWorkshop() }

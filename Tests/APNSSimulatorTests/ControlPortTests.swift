@@ -15,7 +15,6 @@ struct ControlRequest {
 
     var error: String? { get throws { try json["error"] as? String } }
 
-    /// The numbers of the notifications.
     var sequences: [Int] { get throws { try objects("notifications").compactMap { $0["sequence"] as? Int } } }
 
     init(_ method: String, _ path: String, _ body: String? = nil, headers: [String] = [], port: Int?) async throws {
@@ -38,7 +37,6 @@ struct ControlRequest {
 }
 
 extension APNSSimulatorServer {
-    /// Sends a request to the control port.
     func ask(
         _ method: String, _ path: String, _ body: String? = nil, headers: [String] = []
     ) async throws -> ControlRequest {
@@ -75,7 +73,7 @@ struct ControlPortTests {
     @Test("answers a long poll when the notification arrives, and other requests before that")
     func longPoll() async throws {
         try await withSimulator(recorder: Recorder(), hasControlPort: true) { server in
-            // More than there are threads, so none can block the others.
+            // There are more requests than threads, so they all end only if a waiting request does not block a thread.
             let polls = (0..<12).map { _ in
                 Task { try await server.ask("GET", "/notifications?token=\(anyToken)&wait=250") }
             }
@@ -145,7 +143,7 @@ struct ControlPortTests {
                 _ = try await push.send(to: server)
                 #expect(ContinuousClock.now - start > .milliseconds(150))
             }
-            // Replacing the rules keeps the delay.
+            // New rules do not change the delay.
             _ = try await server.ask("PUT", "/rules", #"{"rules":[]}"#)
             #expect(try await server.ask("GET", "/delay").json["delay"] as? String == "200ms±1ms")
             #expect(try await server.ask("PUT", "/delay", #"{"delay":null}"#).json["delay"] is NSNull)

@@ -224,7 +224,7 @@ struct StreamLimitTests {
         let arguments = ["--verbose", "--null-out"] + (try Push.certificate.get())
         try await withSimulator(asksForCertificates: true) { server in
             let log = try await Command.run("/usr/bin/nghttp", arguments + ["https://127.0.0.1:\(server.port)/"])
-            // The limit drops again, because the request for the page fails.
+            // The limit drops to 1, because the simulator refuses nghttp's request.
             #expect(limits(log.output) == [1000, 1])
         }
     }

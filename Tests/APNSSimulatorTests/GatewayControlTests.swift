@@ -56,7 +56,7 @@ struct GatewayControlTests {
             let notification = try #require(try await poll.value.objects("notifications").first)
             #expect(notification["transport"] as? String == "gateway" && notification["identifier"] as? Int == 7)
             #expect((notification["outcome"] as? [String: Any])?["status"] as? Int == 0)
-            // The account counts a notification before a long poll returns it.
+            // The account already counts a notification when a long poll returns it.
             #expect(try await server.ask("GET", "/account").number("accepted_by_gateway") == 1)
             try await client.close()
         }

@@ -10,7 +10,7 @@ struct InboxTests {
     private static let browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     private static let other = String(repeating: "f", count: 64)
 
-    /// A request as a browser sends it.
+    /// Sends a request as a browser does.
     private func ask(
         _ path: String, _ server: APNSSimulatorServer, form: [String: String]? = nil, headers: [String] = [browser]
     ) async throws -> Push.Answer {
@@ -142,7 +142,7 @@ struct InboxTests {
             #expect(try await Push().send(to: server).status == 410)
             #expect(
                 try await Push(token: Self.other) { $0.body = #"{"aps":{"badge":4}}"# }.send(to: server).status == 200)
-            // The preview has the newest, or the one that is opened.
+            // The preview shows the newest push, or the push that is opened.
             let list = try await ask("/", server).body
             #expect(!list.contains("not shown: 410 Unregistered"))
             #expect(try await ask("/?open=1", server).body.contains("not shown: 410 Unregistered"))
@@ -225,7 +225,7 @@ struct InboxTests {
                 "slow": "answered after 5.0 s", "silence": "no answer", "drop": "connection lost, but accepted",
             ]
             let count = try await ask("/", server).body.ranges(of: try #require(words[answer])).count
-            // The words of a button, too.
+            // The text of a button changes, too.
             #expect(answer == "silence" ? count > 1 : count > 0)
         }
     }
@@ -354,7 +354,7 @@ struct NotificationLinesTests {
         try await eventually("all are counted") { sum() == 1284 }
         #expect(lines.lines.count <= 53)
         if limit == 10_000 { #expect(lines.lines.last == "… and 1,234 more") }
-        // The rest is printed when the waits end, without waiting for the next second.
+        // The remaining lines are printed when the waiting ends, not a second later.
         for number in 1...60 { recorder.record(received(number, token: "bb")) }
         recorder.endWaits()
         task.cancel()

@@ -40,7 +40,7 @@ struct LatencyTests {
             let sent = Self.micros(ago: 100)
             for body in [
                 #"{"aps":{},"sent_us":\#(sent)}"#, #"{"sent_us":\#(sent),"aps":{}}"#,
-                // These have no valid time.
+                // These payloads have no valid timestamp.
                 #"{"aps":{}}"#, #"{"aps":{},"sent_us":"soon"}"#, #"{"aps":{},"sent_us2":\#(sent)}"#,
                 #"{"aps":{},"sent_us":null}"#,
             ] {

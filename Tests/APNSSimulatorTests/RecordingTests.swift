@@ -80,7 +80,7 @@ struct RecordingTests {
     func rules(_ rule: String, _ outcome: Outcome, accepted: Bool) async throws {
         let recorder = Recorder()
         try await withSimulator(rules: [rule], recorder: recorder) { server in
-            // Some of these requests are never answered, so wait for the record rather than for curl's timeout.
+            // Some of these requests are never answered. Waiting for the record is faster than waiting for curl's timeout.
             async let answer = Push().send(to: server)
             let page = await recorder.notifications(NotificationFilter(), wait: .seconds(60))
             let notification = page.entries.first?.notification

@@ -3,7 +3,6 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Returns a push with a provider token that was issued so many seconds ago.
 private func push(issuedAgo seconds: Int) -> Push {
     Push { $0.authorize(TestTokens.unsigned(issuedAt: TestTokens.now - seconds)) }
 }
@@ -207,7 +206,7 @@ struct StrictnessTests {
 
 @Suite("With credentials, the simulator", .timeLimit(.minutes(10)))
 struct CredentialStrictnessTests {
-    /// Keys by their identifiers; the files are among the test certificates.
+    /// Maps key IDs to files of `scripts/make-certs`.
     private static let files = [
         "TEAMKEY001": "AuthKey_ABC123DEFG.p8", "TEAMKEY002": "client-key.pem", "TOPICKEY01": "server-key.pem",
         "TOPICKEY02": "ca-key.pem", "OTHERTEAM1": "other-ca-key.pem",

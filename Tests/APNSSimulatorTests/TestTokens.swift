@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// Provider tokens as clients generate them.
+/// Generates provider tokens as clients do.
 enum TestTokens {
     static let keyID = "ABC123DEFG"
     static let teamID = "TEAM123456"

@@ -77,14 +77,14 @@ struct FeedbackServerTests {
 
     @Test("keeps records that a client that does not read leaves unsent")
     func backpressure() async throws {
-        // Twice what Linux buffers for sending on a socket.
+        // This is twice Linux's send buffer.
         let count = 300_000
         try await withGateway {
             $0.feedback = many(count)
         } _: { server in
             let client = try await BinaryClient.connect(server.feedbackPort, reads: false)
             try await eventually("it is served") { server.account.feedback.served > 0 }
-            // The same event loop serves both, so it has already sent the first client all it could.
+            // One event loop serves both clients. When the second has its list, the first's socket buffers are therefore full.
             try await BinaryClient.connect(server.gatewayPort).close()
             #expect(server.account.feedback.waiting > 0)
             try await client.drop()

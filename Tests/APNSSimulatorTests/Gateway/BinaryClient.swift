@@ -8,7 +8,7 @@ import Testing
 
 /// A client of the gateway or of the feedback service, over TLS.
 final class BinaryClient: LoopBound {
-    /// How a connection ended, as its client saw it.
+    /// The end of a connection, as the client sees it.
     struct Ending: Sendable {
         var bytes: [UInt8]
         var errors: [any Error]
@@ -19,11 +19,9 @@ final class BinaryClient: LoopBound {
     private let channel: any Channel
     private let record: Record
 
-    /// Connects and completes the TLS handshake.
     /// - Parameters:
     ///   - identity: the test certificate to present; nil for none.
-    ///   - reads: false to read nothing after the handshake; the server can then send no more than the small receive
-    ///     buffer holds.
+    ///   - reads: false to read nothing after the handshake. The server can then send only what fits into the small receive buffer.
     static func connect(_ port: Int?, identity: String? = "client", reads: Bool = true) async throws -> BinaryClient {
         var configuration = TLSClientConfiguration()
         configuration.trust = .file(try TestCertificates.path("ca.pem"))
@@ -91,7 +89,7 @@ final class BinaryClient: LoopBound {
     }
 }
 
-/// A client's observations, written by its event loop and read by the test.
+/// The event loop writes a client's observations, and the test reads them.
 private final class Record: Sendable {
     let ending = Mutex(BinaryClient.Ending(bytes: [], errors: []))
 }

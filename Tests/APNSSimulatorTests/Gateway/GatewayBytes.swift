@@ -45,7 +45,7 @@ enum GatewayBytes {
     static func token(_ byte: UInt8) -> [UInt8] { Array(repeating: byte, count: 32) }
 }
 
-/// A copy of a notification that outlives its bytes.
+/// Copies a notification, because its bytes are valid only during a call.
 struct KeptNotification: Equatable {
     var command: UInt8
     var identifier: UInt32?

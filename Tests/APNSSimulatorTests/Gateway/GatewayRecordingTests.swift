@@ -28,7 +28,7 @@ struct GatewayRecordingTests {
         #expect(all.map(\.priority) == [nil, nil, 5])
         #expect(all.map(\.payload) == [GatewayBytes.payload, GatewayBytes.payload, payload])
         #expect(all.allSatisfy { $0.payloadSize == $0.payload.count })
-        // The topic is the certificate's, because the protocol has none.
+        // The protocol has no topic, so the certificate's topic is recorded.
         #expect(all.allSatisfy { $0.topic == "com.example.app" })
         #expect(all.allSatisfy { $0.accepted && $0.outcome == .answered(status: 0, reason: nil) })
         #expect(all.allSatisfy { abs(Double($0.time) / 1000 - Date().timeIntervalSince1970) < 600 })

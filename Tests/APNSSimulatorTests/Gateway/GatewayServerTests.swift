@@ -7,7 +7,7 @@ import Testing
 @testable import APNSSimulator
 
 extension APNSSimulatorServer {
-    /// Sends frames to the gateway on a connection of their own.
+    /// Sends frames to the gateway on a new connection.
     func connect(sending bytes: [UInt8]) async throws -> BinaryClient {
         let client = try await BinaryClient.connect(gatewayPort)
         try await client.send(bytes)
@@ -143,7 +143,7 @@ struct GatewayServerTests {
         try await withGateway(["prefix=dd,answer=hang"]) { server in
             let client = try await server.connect(sending: GatewayBytes.frame(1, to: 0xDD))
             try await eventually("it hangs") { server.account.gateway.hangs == 1 }
-            // Far more than the buffers of both sockets hold, so the write ends only if the server reads.
+            // The frames are larger than the buffers of both sockets, so the write ends only if the server reads.
             let flood = Array(repeating: UInt8(0), count: 32 << 20)
             let write = Task { try await client.send(flood) }
             for round in 1...20 {

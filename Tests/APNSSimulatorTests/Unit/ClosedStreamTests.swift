@@ -5,17 +5,17 @@ import Testing
 
 @testable import APNSSimulator
 
-/// RFC 9113, sections 5.1 and 5.1.1: HEADERS and DATA on streams that have ended, or were passed over.
+/// RFC 9113, sections 5.1 and 5.1.1: HEADERS and DATA on streams that have ended or were skipped.
 @Suite("The simulator's streams")
 struct ClosedStreamTests {
-    /// A frame of a client, by hand.
+    /// A frame from a client. It shares no code with the client of the project.
     enum Frame: Sendable {
         case headers(Int32, ends: Bool = true)
         case data(Int32, ends: Bool = true)
         case reset(Int32)
         case priority(Int32)
         case windowUpdate(Int32)
-        /// What the simulator has to send is sent before the next frame.
+        /// Makes the simulator send its pending frames before it reads the next frame.
         case answers
 
         var bytes: [UInt8] {
@@ -52,9 +52,8 @@ struct ClosedStreamTests {
     }
 
     private struct Seen {
-        /// The streams of the answers.
         var answers: [Int32] = []
-        /// The code of the GOAWAY; `nil` without one.
+        /// The error code of the GOAWAY frame, or nil if there is none.
         var goAway: UInt8?
     }
 
@@ -73,7 +72,7 @@ struct ClosedStreamTests {
         write()
         start.withUnsafeBytes { connection.receive($0, at: moment) }
         write()
-        // A client sends more than it has answers for; a violation ends the connection where it is read.
+        // A client may send frames before it has answers. Frames after a violation are not read.
         for frame in frames {
             frame.bytes.withUnsafeBytes { connection.receive($0, at: moment) }
             if case .answers = frame { write() }
@@ -91,11 +90,11 @@ struct ClosedStreamTests {
     struct Violation: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let frames: [Frame]
-        /// STREAM_CLOSED, unless it is another.
+        /// The default is STREAM_CLOSED.
         var code: UInt8 = 5
     }
 
-    /// The names are those of h2spec, which counts the sections of RFC 7540.
+    /// The names are the names of h2spec's tests. Their numbers are sections of RFC 7540.
     static let violations = [
         Violation(testDescription: "5.1/6", frames: [.headers(1, ends: false), .data(1), .headers(1)]),
         Violation(testDescription: "5.1/6, answered", frames: [.headers(1), .answers, .headers(1)]),
@@ -115,7 +114,7 @@ struct ClosedStreamTests {
     @Test("may have frames on the way when they end, and frames other than requests and bodies, and may be passed over")
     func onTheWay() throws {
         let seen = try send([
-            // One stream is allowed at first: the second is refused while its body is on the way.
+            // The first stream limit is 1, so the second stream is refused while its body is on the way.
             .headers(1, ends: false), .headers(3, ends: false), .answers, .data(3), .data(1), .answers,
             .reset(1), .windowUpdate(1), .priority(1), .reset(3), .priority(7), .headers(9, ends: false), .data(9),
             .answers, .headers(11), .reset(11), .reset(11), .headers(13, ends: false), .answers, .data(13, ends: false),

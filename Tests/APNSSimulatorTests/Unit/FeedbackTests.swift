@@ -37,7 +37,7 @@ struct FeedbackTests {
         #expect(served.count >= 100)
     }
 
-    /// Serves until nothing is scheduled; returns the pieces, their times and whether the connection was closed.
+    /// Serves until nothing is scheduled. Returns the pieces with their times, and whether the connection was closed.
     private func serve(
         _ fault: FeedbackAction?, _ list: inout FeedbackList
     ) -> (pieces: [[UInt8]], times: [Int64], closes: Bool) {

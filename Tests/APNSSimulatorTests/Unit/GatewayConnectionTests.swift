@@ -12,7 +12,7 @@ struct GatewayConnectionTests {
 
     private static let accepted = Outcome.answered(status: 0, reason: nil)
 
-    /// A connection, its service, the actions it requested, and the recording.
+    /// Serves one connection, and keeps the actions and the recording for checks.
     private final class Scene {
         private let recorder = Recorder()
         let service: SimulatedService
@@ -155,7 +155,7 @@ struct GatewayConnectionTests {
             #expect(all.map(\.accepted) == [true, false, false, false] && all[1].token?.isEmpty != true)
             #expect(all[2].identifier == 3 && all[2].payload == GatewayBytes.payload && all[2].token?.count == 64)
         }
-        // At most as much of a payload as APNs accepts.
+        // A recorded payload has at most the bytes that APNs accepts.
         let payload = [UInt8](repeating: 0x20, count: 9000)
         let long = try #require(try Scene(receiving: GatewayBytes.frame(1, payload: payload)).records.first)
         #expect(long.payload.count == 5120 && long.payloadSize == 9000)
@@ -246,7 +246,8 @@ struct GatewayConnectionTests {
         #expect(scene.steps == packet(10, accepts ? 13 : 12))
         #expect(scene.account.accepted == (accepts ? 3 : 2) && scene.account.dropped == 1)
         #expect(scene.account.refused.isEmpty)
-        // If it is not accepted, the packet names the previous notification, so this one was not processed.
+        // If this notification is not accepted, its packet names the previous one. That tells the client that the gateway did not process
+        // this one.
         let outcome = accepts ? Outcome.answered(status: 10, reason: "Shutdown") : .dropped
         #expect(scene.records[2].outcome == outcome && scene.records[2].accepted == accepts)
         #expect(try Scene(["answer=10,accept=false"], receiving: GatewayBytes.frame(5)).steps == packet(10, 0))

@@ -6,7 +6,6 @@ import Testing
 
 @Suite("The reader of the gateway's frames")
 struct GatewayFrameReaderTests {
-    /// The frames read from a stream.
     private struct Reading: Equatable {
         var notifications: [KeptNotification] = []
         var fault: GatewayFault?
@@ -18,7 +17,7 @@ struct GatewayFrameReaderTests {
         var mostKept = 0
         for piece in pieces {
             do throws(GatewayFault) {
-                // ArraySlice's own method does not declare the type of its error.
+                // ArraySlice's `withUnsafeBytes` has no typed throws.
                 try Array(piece).withUnsafeBufferPointer { (bytes) throws(GatewayFault) in
                     try reader.read(UnsafeRawBufferPointer(bytes)) {
                         reading.notifications.append(KeptNotification($0))

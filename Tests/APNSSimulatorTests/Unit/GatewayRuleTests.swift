@@ -93,7 +93,7 @@ struct GatewayRuleTests {
         #expect(try [meets(0), meets(0), meets(0)] == [true, true, false])
         for number in 1...10_000 {
             #expect(try meets(number))
-            // A token that keeps occurring is not forgotten.
+            // A token that occurs again and again is not forgotten.
             if number % 40 == 0 { #expect(try !meets(0)) }
         }
         #expect(try meets(1) && meets(1) && !meets(1), "it was forgotten long ago")

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The views of the inbox")
 struct InboxSummaryTests {
-    /// - Parameter answer: 200, another status, or nil for an answer that was lost after the push was accepted.
+    /// - Parameter answer: 200 or another status, or nil if the push was accepted and its answer was lost.
     private func push(
         _ token: String?, _ payload: String, answer: Int? = 200, type: String? = "alert",
         topic: String = "com.example.shop", channel: String? = nil
@@ -174,7 +174,7 @@ struct InboxSummaryTests {
                 let page = ring.page(NotificationFilter())
                 #expect(page.entries.map(\.sequence) == left && page.overwritten == UInt64(oldest - 1))
                 #expect(ring.newest(before: .max, atMost: 100).map(\.sequence) == left.reversed())
-                // A push in place of the gap makes the count complete again.
+                // The missing push arrives, so the count is complete again.
                 for number in 1...limit { _ = ring.append(APNSSimulatorTests.received(number)) }
                 #expect(ring.count == limit)
             }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNSSimulator
 
-/// Returns a notification with the least that a test needs.
+/// Returns a notification with a token and a topic only.
 func received(_ number: Int = 1, token: String? = nil, accepted: Bool = true) -> ReceivedNotification {
     var notification = ReceivedNotification(
         time: Int64(number), transport: .http2, connection: 1, accepted: accepted,
@@ -84,7 +84,7 @@ struct NotificationRingTests {
 
 @Suite("The recorder", .timeLimit(.minutes(10)))
 struct RecorderTests {
-    /// Longer than any test can take: only a wait that is woken ends in time.
+    /// This is longer than any test may take, so a wait ends in time only if it is woken.
     private static let forever = Duration.seconds(3600)
 
     @Test("records from several threads, and the file has the same order as the memory")

@@ -144,7 +144,7 @@ struct RecentCountsTests {
             #expect(counts.add(number) == 1)
             #expect(counts.count <= 2 * limit)
             #expect(counts.distinct == number + 1)
-            // The newest keys are known.
+            // The newest keys are kept.
             #expect(counts[max(0, number - limit + 1)] == 1)
         }
         #expect(counts.forgotten == 1000 - counts.count)
