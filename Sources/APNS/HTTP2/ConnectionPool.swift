@@ -366,30 +366,3 @@ extension ConnectionPool {
         connection.retire(reason: "it gave \(count) answers with status 500 in a row")
     }
 }
-
-/// A ``ConnectionPool``'s record of a connection, in addition to its ``PoolMembership``.
-struct ConnectionRecord {
-    enum Authorization {
-        /// The pool's current authorization.
-        case current
-        /// The authorization that was current when the connection's replacement was decided.
-        case kept(HeaderText?)
-    }
-
-    /// True if it has answered since it was made, and since the last pause because of unanswered requests.
-    var hasAnswered = false
-    /// The number of its answers before that pause.
-    var staleAnswers = 0
-    /// True from the beginning of an ``AnswerDrought`` until it answers again. It then gets requests only if no other connection can accept
-    /// them.
-    var isSuspect = false
-    var responsiveness = Responsiveness()
-    var authorization = Authorization.current
-
-    func authorization(current: HeaderText?) -> HeaderText? {
-        switch authorization {
-        case .current: current
-        case .kept(let authorization): authorization
-        }
-    }
-}

@@ -127,11 +127,28 @@ struct HPACKEncoder: ~Copyable {
         writer.copy(end)
     }
 
-    /// Writes a field whose value changes: indexed the first time, for its name, and never afterwards.
+    // MARK: Fields whose values change: indexed the first time, for their names, and never afterwards
+
+    mutating func write(_ name: HeaderName, _ number: Int64, _ writer: inout ByteWriter) {
+        writeChanging(name, size: ByteWriter.digits(of: number), &writer) { $0.string(number) }
+    }
+
+    mutating func write(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter) {
+        writeChanging(name, size: value.count, &writer) { $0.string(value) }
+    }
+
+    mutating func write(_ name: HeaderName, _ id: APNSID, _ writer: inout ByteWriter) {
+        writeChanging(name, size: APNSID.textLength, &writer) { writer in
+            writer.byte(UInt8(APNSID.textLength))
+            id.write(to: writer.at)
+            writer.at += APNSID.textLength
+        }
+    }
+
     /// - Parameters:
     ///   - size: the length of the value.
     ///   - write: writes the value, preceded by its length.
-    mutating func writeChanging(
+    private mutating func writeChanging(
         _ name: HeaderName, size: Int, _ writer: inout ByteWriter, _ write: (inout ByteWriter) -> Void
     ) {
         let isKnown = newest[Int(name.rawValue)] >= evicted

@@ -123,3 +123,7 @@ struct HPACKDynamicTable: ~Copyable {
         }
     }
 }
+
+extension StaticString {
+    var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(start: utf8Start, count: utf8CodeUnitCount) }
+}

@@ -52,7 +52,7 @@ enum RequestHeaders {
         if let priority = slot.pointee.notification?.priority {
             encoder.writeRepeated(.priority, text(priority: priority).bytes, &writer)
         }
-        if let expiration = slot.pointee.notification?.expiration { encoder.write(expiration, &writer) }
+        if let expiration = slot.pointee.notification?.expiration { encoder.write(.expiration, expiration, &writer) }
         slot.pointee.notification?.collapseID?.withUnsafeReadableBytes {
             encoder.write(.collapseID, $0.bindMemory(to: UInt8.self), &writer)
         }
@@ -75,34 +75,11 @@ enum RequestHeaders {
         let type = slot.pointee.notification?.pushType ?? .alert
         encoder.writeRepeated(.pushType, type.row.name.bytes, &writer)
         encoder.writeRepeated(.priority, text(priority: slot.pointee.notification?.priority ?? 10).bytes, &writer)
-        encoder.write(slot.pointee.notification?.expiration ?? 0, &writer)
+        encoder.write(.expiration, slot.pointee.notification?.expiration ?? 0, &writer)
         if let requestID = slot.pointee.notification?.apnsID { encoder.write(.requestID, requestID, &writer) }
     }
 
     private static func text(priority: UInt8) -> StaticString { priority == 5 ? "5" : priority == 1 ? "1" : "10" }
-}
-
-extension HPACKEncoder {
-    fileprivate mutating func write(_ expiration: Int64, _ writer: inout ByteWriter) {
-        writeChanging(.expiration, size: ByteWriter.digits(of: expiration), &writer) { $0.string(expiration) }
-    }
-
-    fileprivate mutating func write(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter)
-    {
-        writeChanging(name, size: value.count, &writer) { $0.string(value) }
-    }
-
-    fileprivate mutating func write(_ name: HeaderName, _ id: APNSID, _ writer: inout ByteWriter) {
-        writeChanging(name, size: APNSID.textLength, &writer) { writer in
-            writer.byte(UInt8(APNSID.textLength))
-            id.write(to: writer.at)
-            writer.at += APNSID.textLength
-        }
-    }
-}
-
-extension StaticString {
-    var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(start: utf8Start, count: utf8CodeUnitCount) }
 }
 
 /// A header value at an address that never changes, so that it need not be copied for each request.
