@@ -58,10 +58,7 @@ final class ControlHandler: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !isOver else { return }
-        var isFlood = false
-        unwrapInboundIn(data).withUnsafeReadableBytes { bytes in
-            do throws(HTTP2Session.Flood) { try session.receive(bytes) } catch { isFlood = true }
-        }
+        unwrapInboundIn(data).withUnsafeReadableBytes { session.receive($0) }
         for case .goAway(_, _, let debugData) in session.events {
             goAwayReason = ResponseBody(debugData)?.reason ?? "GOAWAY"
         }
@@ -69,7 +66,7 @@ final class ControlHandler: ChannelInboundHandler {
         flush(context)
         if let stream = session.streams.closed.first {
             finish(answer(stream), context)
-        } else if isFlood || session.phase == .ended {
+        } else if session.phase == .ended {
             finish(failure(session.complaint ?? "it broke HTTP/2"), context)
         }
     }

@@ -177,11 +177,8 @@ public final class HTTP2Connection: ChannelDuplexHandler {
         isReading = true
         let bytes = unwrapInboundIn(data)
         state.bytesRead(bytes.readableBytes, now: context.eventLoop.now)
-        var isFlood = false
-        bytes.withUnsafeReadableBytes { bytes in
-            do throws(HTTP2Session.Flood) { try session.receive(bytes) } catch { isFlood = true }
-        }
-        if isFlood { close(APNSConnectionError.flooded(endpoint, session.complaint ?? "")) }
+        bytes.withUnsafeReadableBytes { session.receive($0) }
+        if session.isFlooded { close(APNSConnectionError.flooded(endpoint, session.complaint ?? "")) }
         takeEvents()
         guard state.phase != .closed, let flood = state.flood else { return }
         close(APNSConnectionError.flooded(endpoint, "\(flood / 1024) KiB arrived that belong to no answer"))

@@ -14,9 +14,6 @@ final class HTTP2Session {
         case pingAnswered
     }
 
-    /// See ``HTTP2Violation/flood(_:)``.
-    struct Flood: Error, Equatable {}
-
     enum Phase: Equatable {
         case open
         /// The server has sent GOAWAY: requests in flight can still finish.
@@ -31,6 +28,8 @@ final class HTTP2Session {
     var streams: HTTP2Streams
     /// The server's violation of HTTP/2, if there was one.
     private(set) var complaint: String?
+    /// True after ``HTTP2Violation/flood(_:)``. The owner must close the connection without waiting for the server to read.
+    private(set) var isFlooded = false
     private(set) var phase = Phase.open
     private(set) var peer = HTTP2Peer()
     private(set) var control = ControlFrames()
@@ -185,10 +184,10 @@ final class HTTP2Session {
     // MARK: Input
 
     /// Reads bytes from the server. The results are in ``events`` and ``streams``.
-    func receive(_ bytes: UnsafeRawBufferPointer) throws(Flood) {
+    func receive(_ bytes: UnsafeRawBufferPointer) {
         guard phase != .ended, let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return }
         guard !partial.isEmpty else {
-            let used = try readFrames(start, bytes.count)
+            let used = readFrames(start, bytes.count)
             if used < bytes.count, phase != .ended {
                 partial.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[used...]))
             }
@@ -197,17 +196,14 @@ final class HTTP2Session {
         var all: [UInt8] = []
         swap(&all, &partial)
         all.append(contentsOf: bytes)
-        let used: Result<Int, Flood> = all.withUnsafeBufferPointer { all in
-            guard let start = all.baseAddress else { return .success(0) }
-            do throws(Flood) { return .success(try readFrames(start, all.count)) } catch { return .failure(error) }
-        }
-        all.removeFirst(try used.get())
+        let used = all.withUnsafeBufferPointer { all in all.baseAddress.map { readFrames($0, all.count) } ?? 0 }
+        all.removeFirst(used)
         if phase != .ended { partial = all }
     }
 
     /// Reads complete frames.
     /// - Returns: the number of bytes read.
-    private func readFrames(_ start: UnsafePointer<UInt8>, _ count: Int) throws(Flood) -> Int {
+    private func readFrames(_ start: UnsafePointer<UInt8>, _ count: Int) -> Int {
         var offset = 0
         while count - offset >= HTTP2FrameHeader.size {
             let header = HTTP2FrameHeader(start + offset)
@@ -218,7 +214,7 @@ final class HTTP2Session {
                 try read(
                     header, UnsafeBufferPointer(start: start + offset + HTTP2FrameHeader.size, count: header.length))
             } catch {
-                try record(error)
+                record(error)
             }
             guard phase != .ended else { return count }
             offset = end
@@ -227,7 +223,7 @@ final class HTTP2Session {
     }
 
     /// Ends the session or the stream that the violation concerns.
-    private func record(_ violation: HTTP2Violation) throws(Flood) {
+    private func record(_ violation: HTTP2Violation) {
         switch violation {
         case .connection(let code, let text):
             complaint = complaint ?? text
@@ -238,7 +234,7 @@ final class HTTP2Session {
             streams.reset(index, code, &control)
         case .flood(let text):
             complaint = complaint ?? text
-            throw Flood()
+            (isFlooded, phase) = (true, .ended)
         }
     }
 
