@@ -303,7 +303,6 @@ extension HTTP2Connection {
             case .goAway(let stream, let code, let debugData):
                 goAway(lastStream: stream, code: code, debugData: debugData)
                 isGoingAway = true
-            case .pingAnswered: break
             }
         }
         session.events.removeAll(keepingCapacity: true)

@@ -11,7 +11,6 @@ final class HTTP2Session {
         /// The server has sent SETTINGS; `nil` means no limit.
         case settings(maximumStreams: Int?)
         case goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer)
-        case pingAnswered
     }
 
     enum Phase: Equatable {
@@ -291,11 +290,7 @@ final class HTTP2Session {
     private func readPing(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(HTTP2Violation) {
         guard header.length == 8 else { throw .connection(.frameSizeError, "it sent PING with an invalid length") }
         guard header.stream == 0 else { throw .connection(.protocolError, "it sent PING on stream \(header.stream)") }
-        if header.has(HTTP2Flag.acknowledgement) {
-            events.append(.pingAnswered)
-        } else {
-            try control.answer(HTTP2FrameKind.ping, payload: payload)
-        }
+        if !header.has(HTTP2Flag.acknowledgement) { try control.answer(HTTP2FrameKind.ping, payload: payload) }
     }
 
     private func readGoAway(_ header: HTTP2FrameHeader, _ payload: UnsafeBufferPointer<UInt8>) throws(HTTP2Violation) {

@@ -67,7 +67,7 @@ struct FuzzServer {
         case .settings where flags & 1 == 0:
             readSettings(payload)
             events.append(.settings(maximumStreams: maximumStreams > Int(Int32.max) ? nil : maximumStreams))
-        case .ping: if flags & 1 == 0 { answers.append(.ping(Array(payload))) } else { events.append(.pingAnswered) }
+        case .ping: if flags & 1 == 0 { answers.append(.ping(Array(payload))) }
         case .goAway:
             let last = Self.number(payload)
             lastStream = last
