@@ -40,7 +40,7 @@ package struct Account: Sendable {
     package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] }
 
     /// Counts an accepted notification. Ignores the management of channels.
-    mutating func accept(_ id: APNSID, for target: RuleEvent.Target) {
+    mutating func accept(_ id: APNSID, for target: EventTarget) {
         switch target {
         case .device(let token): _ = byToken.add(token)
         case .channel(let channel):

@@ -85,6 +85,14 @@ package struct SimulatedToken: Hashable, Sendable {
     }
 }
 
+/// The recipient of a notification; the app of a request that manages channels; ``connection`` for the event of a connection.
+enum EventTarget: Hashable {
+    case device(SimulatedToken)
+    case channel([UInt8])
+    case app([UInt8])
+    case connection
+}
+
 /// The beginning of a token in a rule.
 struct TokenPrefix: Equatable, Sendable {
     private let words: [UInt64]

@@ -165,18 +165,3 @@ enum PushCertificateExtensions {
         return [tag, 0x80 | UInt8(length.count)] + length + contents
     }
 }
-
-/// A failure of the simulator itself, such as an unreadable key: the problem, its place, and the remedy.
-package struct SimulatorError: Error, Equatable, Sendable, CustomStringConvertible {
-    package let description: String
-
-    init(_ description: String) { self.description = description }
-
-    init(openSSL what: String) {
-        var text = [CChar](repeating: 0, count: 256)
-        ERR_error_string_n(ERR_get_error(), &text, text.count)
-        ERR_clear_error()
-        let reason = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
-        self.init("OpenSSL could not \(what): \(reason)")
-    }
-}

@@ -64,7 +64,7 @@ package final class SimulatedAuthority: Sendable {
     ///   - otherTopics: further topics to list.
     package func client(topic: String, otherTopics: [String] = []) throws(SimulatorError) -> Pair {
         for topic in [topic] + otherTopics
-        where !TopicFacts(topic: topic, listed: [], certificate: nil).isWellFormed {
+        where topic.isEmpty || !topic.utf8.allSatisfy(\.isOfName) {
             throw SimulatorError(
                 "'\(topic)' is not a bundle identifier; it must be letters, digits, dots, hyphens and underscores")
         }

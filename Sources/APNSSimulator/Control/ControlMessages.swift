@@ -7,7 +7,7 @@ import NIOCore
 /// Converts errors to responses: a status, and a JSON object with the problem. Also refuses requests from web pages, which could otherwise
 /// read payloads and add rules.
 struct ControlErrors: RouterMiddleware {
-    typealias Context = ControlContext
+    typealias Context = BasicRequestContext
 
     let foreign: ForeignRequests
 
@@ -96,16 +96,14 @@ struct ControlQuery {
     }
 }
 
-typealias ControlContext = BasicRequestContext
-
 struct RouteList {
-    let router = Router(context: ControlContext.self)
+    let router = Router(context: BasicRequestContext.self)
     private(set) var lines: [String] = []
 
     /// - Parameter form: the query or the body, as `GET /` shows it.
     mutating func add(
         _ method: HTTPRequest.Method, _ path: String, _ form: String = "",
-        _ answer: @escaping @Sendable (Request, ControlContext) async throws -> Response
+        _ answer: @escaping @Sendable (Request, BasicRequestContext) async throws -> Response
     ) {
         lines.append("\(method) \(path.replacing(":sequence", with: "SEQUENCE"))\(form)")
         router.on(RouterPath(path), method: method, use: answer)

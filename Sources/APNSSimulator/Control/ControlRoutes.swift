@@ -11,7 +11,7 @@ struct ControlRoutes: Sendable {
     let listeners: Listeners
 
     /// - Parameter names: further host names that requests can be sent to.
-    func router(names: [String]) -> Router<ControlContext> {
+    func router(names: [String]) -> Router<BasicRequestContext> {
         var routes = RouteList()
         routes.router.middlewares.add(ControlErrors(foreign: ForeignRequests(names: names)))
         addHealthAndAccount(to: &routes)

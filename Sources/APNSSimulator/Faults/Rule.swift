@@ -95,16 +95,8 @@ package enum RuleCondition: Sendable {
 
 /// An event that rules are matched against: a request, a notification or a connection.
 struct RuleEvent {
-    /// The recipient of a notification; the app of a request that manages channels; ``connection`` for the event of a connection.
-    enum Target: Hashable {
-        case device(SimulatedToken)
-        case channel([UInt8])
-        case app([UInt8])
-        case connection
-    }
-
     var point: RulePoint
-    var target: Target
+    var target: EventTarget
     /// The number of the request on its connection, or of the connection, from 1.
     var ordinal: Int
     /// The number of the connection, from 1.
@@ -121,7 +113,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     /// Rules for the next notification to one device. Each is removed once it has applied. They precede all other rules.
     private var pending: [(token: SimulatedToken, rule: Rule<Action>)] = []
     /// For each rule with `times`, how often each target met it, also beyond the limit.
-    private var met: [RecentCounts<RuleEvent.Target>]
+    private var met: [RecentCounts<EventTarget>]
     private let limit: Int?
     /// The number of connections since these rules came into force, counted by ``nextConnection(_:)``.
     private var connections = 0

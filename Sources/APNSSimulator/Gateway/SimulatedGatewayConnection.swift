@@ -1,6 +1,7 @@
 import APNS
 import LegacyAPNS
 import NIOCore
+import PrintableText
 import TLS
 
 /// A connection to the binary gateway.
@@ -77,7 +78,7 @@ struct SimulatedGatewayConnection: SimulatorConnection {
             isUnreadable = true
             guard case .open = phase else { return }
             refuse(error.status, identifier: error.identifier, error.isSimple, at: moment)
-            recording?.gather(error, date: moment.date)
+            gather(error, at: moment)
         }
     }
 
@@ -134,27 +135,52 @@ struct SimulatedGatewayConnection: SimulatorConnection {
         counters.frames[Int(notification.command), default: 0] += 1
         guard case .open = phase else {
             counters.dropped += 1
-            recording?.gather(notification, accepted: false, .dropped, date: moment.date)
+            gather(notification, accepted: false, .dropped, at: moment)
             return
         }
         let isSimple = notification.command == 0
         switch check.judge(notification) {
         case .refused(let status):
             refuse(status, identifier: notification.identifier ?? 0, isSimple, at: moment)
-            recording?.gather(
-                notification, accepted: false, .refused(status, isSimple: isSimple), date: moment.date)
+            gather(notification, accepted: false, .refused(status, isSimple: isSimple), at: moment)
         case .good(let token, let id):
             guard isJudged, let effect = service.judgeGateway(token, topic: topic, ordinal: ordinal) else {
                 accept(notification, token: token, id: id)
-                recording?.gather(notification, accepted: true, .acceptedByGateway, date: moment.date)
+                gather(notification, accepted: true, .acceptedByGateway, at: moment)
                 return
             }
             if effect.accepts { accept(notification, token: token, id: id) }
             carryOut(effect, on: (notification, token), at: moment)
-            recording?.gather(
+            gather(
                 notification, accepted: effect.accepts, effect.outcome(isSimple: isSimple), delay: effect.delay,
-                date: moment.date)
+                at: moment)
         }
+    }
+
+    private mutating func gather(
+        _ notification: GatewayNotification, accepted: Bool, _ outcome: ReceivedNotification.Outcome,
+        delay: Int64 = 0, at moment: SimulatedMoment
+    ) {
+        guard var received = recording?.received(accepted: accepted, outcome, delay: delay, date: moment.date) else {
+            return
+        }
+        if let token = notification.token, !token.isEmpty { received.token = token.hex }
+        received.identifier = notification.identifier
+        received.expiration = notification.expiration.map { Int64($0) }
+        received.priority = notification.priority.map { Int($0) }
+        if let payload = notification.payload {
+            received.payload = Array(payload.prefix(StreamSlot.bodyCapacity))
+            received.payloadSize = payload.count
+        }
+        recording?.gather(received)
+    }
+
+    /// Buffers bytes that are not a notification. Only their identifier may be known.
+    private mutating func gather(_ fault: GatewayFault, at moment: SimulatedMoment) {
+        let outcome = ReceivedNotification.Outcome.refused(fault.status, isSimple: fault.isSimple)
+        guard var received = recording?.received(accepted: false, outcome, date: moment.date) else { return }
+        if fault.identifier != 0 { received.identifier = fault.identifier }
+        recording?.gather(received)
     }
 
     private mutating func accept(

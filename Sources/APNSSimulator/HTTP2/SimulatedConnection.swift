@@ -159,7 +159,7 @@ final class SimulatedConnection: SimulatorConnection {
         if fault == .wedge {
             counters.silenced += 1
             slot.fate = .refused
-            recording?.record(slot, accepted: false, .silenced, date: moment.date)
+            record(slot, accepted: false, .silenced)
             return
         }
         // Updated after the decision, because the decision may send a GOAWAY that excludes this request.
@@ -211,11 +211,20 @@ final class SimulatedConnection: SimulatorConnection {
         return id
     }
 
+    /// Records a request, unless it manages channels.
+    private func record(
+        _ slot: StreamSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome, delay: Int64 = 0
+    ) {
+        guard let recording, !slot.request.isManagement else { return }
+        recording.record(
+            slot.complete(recording.received(accepted: accepted, outcome, delay: delay, date: moment.date)))
+    }
+
     /// Carries out the decision on a request.
     /// - Parameter answer: the answer if no rule gives another; nil for a plain 200.
     private func carryOut(_ effect: PushEffect, on slot: StreamSlot, ordinarily answer: PreparedAnswer?) {
         slot.fate = effect.accepts && !slot.request.isManagement ? .accepted : .refused
-        recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
+        record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay)
         slot.heldAnswer = answer
         if let streams = effect.streams {
             announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))

@@ -68,6 +68,35 @@ final class StreamSlot {
         if recorded?[name] == nil { recorded?[name] = String(decoding: value.prefix(1000), as: UTF8.self) }
     }
 
+    /// Returns the notification with the request's headers and payload.
+    func complete(_ notification: ReceivedNotification) -> ReceivedNotification {
+        guard let headers = recorded else { return notification }
+        var notification = notification
+        let (method, path) = (headers[":method"] ?? "", headers[":path"] ?? "")
+        switch request.path {
+        case .device: notification.token = request.token?.hex ?? String(path.dropFirst("/3/device/".count))
+        case .broadcast: notification.channel = headers["apns-channel-id"]
+        case .withoutToken, .other, .channels, .allChannels: break
+        }
+        if request.method != .post || request.path == .other { notification.request = "\(method) \(path)" }
+        if let topic = headers["apns-topic"] { notification.topic = topic }
+        if request.path == .broadcast { notification.topic = String(decoding: request.bundleID, as: UTF8.self) }
+        notification.pushType = headers["apns-push-type"]
+        notification.collapseID = headers["apns-collapse-id"]
+        notification.apnsID = String(
+            decoding: UnsafeBufferPointer(start: idText, count: APNSID.textLength), as: UTF8.self)
+        if case .bad = request.id { notification.malformedHeaders["apns-id"] = headers["apns-id"] }
+        notification.priority = headers["apns-priority"].flatMap { Int($0) }
+        if notification.priority == nil { notification.malformedHeaders["apns-priority"] = headers["apns-priority"] }
+        notification.expiration = headers["apns-expiration"].flatMap { Int64($0) }
+        if notification.expiration == nil {
+            notification.malformedHeaders["apns-expiration"] = headers["apns-expiration"]
+        }
+        notification.payload = Array(bodyBytes)
+        notification.payloadSize = request.bodyLength
+        return notification
+    }
+
     func append(_ bytes: UnsafePointer<UInt8>, count: Int) {
         let kept = min(count, Self.bodyCapacity - min(request.bodyLength, Self.bodyCapacity))
         if kept > 0 { (body + request.bodyLength).update(from: bytes, count: kept) }

@@ -10,7 +10,7 @@ struct InboxRoutes: Sendable {
     private let updates = LiveUpdates(every: .seconds(1))
 
     /// - Parameter json: the answer to programs that request `/`.
-    func add(to router: Router<ControlContext>, otherwise json: @escaping @Sendable () throws -> Response) {
+    func add(to router: Router<BasicRequestContext>, otherwise json: @escaping @Sendable () throws -> Response) {
         let pages = router.group().add(middleware: PageSecurity())
         pages.get("/") { request, _ in
             guard request.acceptsPage || LiveUpdates.isRequested(by: request) else { return try json() }
@@ -38,7 +38,7 @@ struct InboxRoutes: Sendable {
         addActions(to: pages)
     }
 
-    private func addActions(to pages: RouterGroup<ControlContext>) {
+    private func addActions(to pages: RouterGroup<BasicRequestContext>) {
         let (service, recorder) = (inbox.service, inbox.recorder)
         pages.post("/inbox/next") { request, _ in
             let form = try await form(request)

@@ -1,4 +1,5 @@
 import APNS
+import LegacyAPNS
 import NIOCore
 import Synchronization
 
@@ -68,7 +69,7 @@ final class SimulatedService: Sendable {
     /// Decides on a request that passed every check. If it is a notification and accepted, adds it to the account.
     /// - Parameter target: the device, the channel of a broadcast, or the app whose channels are managed.
     func judge(
-        _ target: RuleEvent.Target, topic: String = "", id: APNSID, ordinal: Int, connection: Int
+        _ target: EventTarget, topic: String = "", id: APNSID, ordinal: Int, connection: Int
     ) -> PushEffect {
         state.withLock { state in
             var event = RuleEvent(point: .request, target: target, ordinal: ordinal, connection: connection)
@@ -148,7 +149,7 @@ extension SimulatedService {
     ///   - token: ignored if it is longer than the binary protocol allows.
     ///   - milliseconds: since 1970.
     func addFeedback(_ token: SimulatedToken, milliseconds: Int64) {
-        guard configuration.feedbackPort != nil, token.byteCount <= GatewayNotification.maximumTokenLength else {
+        guard configuration.feedbackPort != nil, token.byteCount <= GatewayFrame.tokenSizes.upperBound else {
             return
         }
         addFeedback([FeedbackRecord(token: token, seconds: UInt32(clamping: milliseconds / 1000))])

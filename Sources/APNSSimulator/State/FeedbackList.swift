@@ -1,3 +1,5 @@
+import LegacyAPNS
+
 /// The feedback service's record of one device that no longer has the app.
 package struct FeedbackRecord: Equatable, Sendable {
     package var token: SimulatedToken
@@ -26,7 +28,7 @@ package struct FeedbackRecord: Equatable, Sendable {
             if words.isEmpty { continue }
             func mistake(_ problem: String) -> SimulatorError { SimulatorError("line \(index + 1): \(problem)") }
             guard words.count == 2 else { throw mistake("must be a device token, a space and seconds since 1970") }
-            guard let token = SimulatedToken(hex: words[0]), token.byteCount <= GatewayNotification.maximumTokenLength
+            guard let token = SimulatedToken(hex: words[0]), token.byteCount <= GatewayFrame.tokenSizes.upperBound
             else { throw mistake("the device token must be 64 to 200 hex digits, an even number") }
             guard let seconds = UInt32(words[1]) else {
                 throw mistake("the time must be seconds since 1970, not '\(words[1])'")

@@ -21,11 +21,11 @@ struct ChannelResponder {
     ) throws(Refusal) -> (effect: PushEffect, answer: PreparedAnswer?) {
         try check(slot.request)
         guard slot.request.path == .broadcast else {
-            let app = RuleEvent.Target.app(slot.request.bundleID)
+            let app = EventTarget.app(slot.request.bundleID)
             let effect = service.judge(app, id: id, ordinal: ordinal, connection: connection)
             return (effect, effect.accepts ? try manage(slot) : nil)
         }
-        let channel = RuleEvent.Target.channel(try channelID(ofBroadcast: slot))
+        let channel = EventTarget.channel(try channelID(ofBroadcast: slot))
         return (service.judge(channel, id: id, ordinal: ordinal, connection: connection), nil)
     }
 
