@@ -88,7 +88,7 @@ struct GatewayControlTests {
     func badFeedback() async throws {
         try await withControl { server in
             for (body, words) in [
-                (#"{"records":[{"token":"GOOD"},{"token":"5ec4e7"}]}"#, "records[1]: token must be"),
+                (#"{"records":[{"token":"GOOD"},{"token":"5ec4e7"}]}"#, "records[1]: token must be 64 to 200 hex digits"),
                 (#"{"records":[{"token":"GOOD"},{"token":"GOOD","seconds":-1}]}"#, "records[1]: seconds must be"),
                 (#"{"records":[{"token":"GOOD","seconds":4294967296}]}"#, "records[0]: seconds must be"),
                 (#"{"records":[{"token":"GOOD","seconds":"now"}]}"#, "the body must be JSON such as"),

@@ -259,7 +259,7 @@ struct ControlRoutes: Sendable {
             else {
                 throw HTTPError(
                     .badRequest,
-                    message: "records[\(index)]: token must be 64 to 2048 hex digits, an even number of them")
+                    message: "records[\(index)]: token must be 64 to 200 hex digits, an even number of them")
             }
             guard let seconds = UInt32(exactly: entry.seconds ?? now) else {
                 throw HTTPError(
