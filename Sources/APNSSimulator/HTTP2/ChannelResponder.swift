@@ -73,7 +73,7 @@ struct ChannelResponder {
         case .unknown: throw Refusal(.badChannelID)
         case .deleted: throw Refusal(.channelNotRegistered)
         // "For channels with a No Messages Stored storage policy, you can only specify a 0 expiration value."
-        case .present(.none) where expiration != 0: throw Refusal(.badExpirationDate)
+        case .present(MessageStoragePolicy.none) where expiration != 0: throw Refusal(.badExpirationDate)
         case .present: break
         }
         guard request.bodyLength > 0 else { throw Refusal(.payloadEmpty) }
@@ -142,7 +142,7 @@ struct ChannelResponder {
 
     /// Reads the storage policy from the body that creates a channel. Assumed: a missing or unknown policy answers
     /// `BadRequestParams`.
-    private static func policy(_ body: UnsafeBufferPointer<UInt8>) throws(Refusal) -> ChannelRegistry.Policy {
+    private static func policy(_ body: UnsafeBufferPointer<UInt8>) throws(Refusal) -> MessageStoragePolicy {
         guard JSONObjectCheck.accepts(body),
             let attributes = try? JSONDecoder().decode([String: Attribute].self, from: Data(body))
         else { throw Refusal(.badRequestPayload) }
@@ -151,9 +151,9 @@ struct ChannelResponder {
         }
         guard let pushType = attributes["push-type"] else { throw Refusal(.missingPushType) }
         guard case .text("LiveActivity") = pushType else { throw Refusal(.invalidPushType) }
-        guard case .number(let number) = attributes["message-storage-policy"],
-            let policy = ChannelRegistry.Policy(rawValue: number)
-        else { throw Refusal(.badRequestParams) }
-        return policy
+        guard case .number(let number) = attributes["message-storage-policy"], [0, 1].contains(number) else {
+            throw Refusal(.badRequestParams)
+        }
+        return MessageStoragePolicy(rawValue: number)
     }
 }

@@ -1,23 +1,16 @@
+import APNS
 import FoundationEssentials
 
 /// The broadcast channels of all apps.
 struct ChannelRegistry: Sendable {
-    /// The storage policy of a channel.
-    ///
-    /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
-    enum Policy: Int, Sendable {
-        case none = 0
-        case mostRecent = 1
-    }
-
     enum Standing: Equatable {
-        case present(Policy)
+        case present(MessageStoragePolicy)
         case deleted
         case unknown
     }
 
     private struct Channels {
-        var policies: [[UInt8]: Policy] = [:]
+        var policies: [[UInt8]: MessageStoragePolicy] = [:]
         /// The most recently deleted ids.
         var deleted: [[UInt8]] = []
         /// In order of creation.
@@ -51,7 +44,9 @@ struct ChannelRegistry: Sendable {
     func ids(app: [UInt8]) -> [[UInt8]] { apps[app]?.order ?? [] }
 
     /// - Returns: the new channel's id; `nil` if the app has the maximum number of channels.
-    mutating func create(_ policy: Policy, app: [UInt8], _ generator: inout SeededGenerator) -> [UInt8]? {
+    mutating func create(
+        _ policy: MessageStoragePolicy, app: [UInt8], _ generator: inout SeededGenerator
+    ) -> [UInt8]? {
         guard apps[app]?.order.count ?? 0 < maximum else { return nil }
         let words = [generator.next(), generator.next()]
         let id = Array(words.withUnsafeBytes { Data($0) }.base64EncodedString().utf8)
