@@ -172,13 +172,13 @@ struct HeaderBlockReader: ~Copyable {
 
 extension UnsafeBufferPointer<UInt8> {
     /// Returns true if the bytes are the same as those of the text.
-    func equals(_ text: StaticString) -> Bool {
+    package func equals(_ text: StaticString) -> Bool {
         guard let baseAddress, count == text.utf8CodeUnitCount else { return isEmpty && text.utf8CodeUnitCount == 0 }
         return memcmp(baseAddress, text.utf8Start, count) == 0
     }
 
     /// The value of a decimal number of at most 18 digits; `nil` for other text.
-    fileprivate var decimal: Int64? {
+    package var decimal: Int64? {
         guard count > 0, count <= 18 else { return nil }
         var value: Int64 = 0
         for byte in self {

@@ -88,7 +88,7 @@ struct PushRequest {
                 // Apple's own sample of a broadcast has this spelling.
                 value.equals("Liveactivity") ? .liveactivity : PushType(bytes: UnsafeRawBufferPointer(value))
             }
-        case 15 where name.equals("apns-expiration"): expiration.read(&hasDuplicates) { Self.epoch(value) }
+        case 15 where name.equals("apns-expiration"): expiration.read(&hasDuplicates) { value.decimal }
         case 15 where name.equals("apns-channel-id"):
             channelID.read(&hasDuplicates) { ChannelRegistry.isID(value) ? Array(value) : nil }
         case 15 where name.equals("apns-request-id"):
@@ -139,25 +139,5 @@ struct PushRequest {
 
     private static func priority(_ value: UnsafeBufferPointer<UInt8>) -> Int? {
         value.equals("10") ? 10 : value.equals("5") ? 5 : value.equals("1") ? 1 : nil
-    }
-
-    // Every number of 18 digits fits into 64 bits.
-    private static func epoch(_ value: UnsafeBufferPointer<UInt8>) -> Int64? {
-        guard (1...18).contains(value.count) else { return nil }
-        var number: Int64 = 0
-        for digit in value {
-            guard digit &- 0x30 < 10 else { return nil }
-            number = number * 10 + Int64(digit &- 0x30)
-        }
-        return number
-    }
-}
-
-extension UnsafeBufferPointer<UInt8> {
-    @inline(__always)
-    func equals(_ text: StaticString) -> Bool {
-        guard count == text.utf8CodeUnitCount else { return false }
-        for index in 0..<count where self[index] != text.utf8Start[index] { return false }
-        return true
     }
 }
