@@ -1,6 +1,7 @@
 import HTTPPort
 import HTTPTypes
 import Hummingbird
+import LegacyAPNS
 
 struct ControlRoutes: Sendable {
     /// The longest time that a request can wait, in seconds.
@@ -255,7 +256,7 @@ struct ControlRoutes: Sendable {
         var records: [FeedbackRecord] = []
         for (index, entry) in body.records.enumerated() {
             guard let token = SimulatedToken(hex: entry.token),
-                token.byteCount <= GatewayNotification.maximumTokenLength
+                token.byteCount <= GatewayFrame.tokenSizes.upperBound
             else {
                 throw HTTPError(
                     .badRequest,

@@ -22,9 +22,7 @@ struct GatewayCheck {
 
     func judge(_ notification: GatewayNotification) -> Verdict {
         guard let token = notification.token, !token.isEmpty else { return .refused(.missingDeviceToken) }
-        guard (32...GatewayNotification.maximumTokenLength).contains(token.count) else {
-            return .refused(.invalidTokenSize)
-        }
+        guard GatewayFrame.tokenSizes.contains(token.count) else { return .refused(.invalidTokenSize) }
         guard hasTopic else { return .refused(.missingTopic) }
         guard let payload = notification.payload, !payload.isEmpty else { return .refused(.missingPayload) }
         guard payload.count <= maximumPayloadSize else { return .refused(.invalidPayloadSize) }

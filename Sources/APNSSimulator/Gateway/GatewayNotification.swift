@@ -5,10 +5,8 @@ import LegacyAPNS
 /// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API" for command 2 and its items, and
 /// "Legacy Information" for commands 0 and 1. All numbers are big-endian.
 struct GatewayNotification {
-    /// In bytes; a device's token has 32. With commands 0 and 1, a longer token is refused before it has arrived.
-    static let maximumTokenLength = 100
     /// The maximum length of a frame of command 2: all five items, with the longest payload that the length field allows.
-    static let maximumLength = 5 * 3 + maximumTokenLength + 65_535 + 4 + 4 + 1
+    static let maximumLength = 5 * 3 + GatewayFrame.tokenSizes.upperBound + 65_535 + 4 + 4 + 1
 
     /// 0, 1 or 2.
     var command: UInt8
@@ -74,7 +72,8 @@ extension GatewayNotification {
         let token = headerLength + 2
         guard bytes.count >= token else { return token }
         let tokenLength = Int(bytes.number(at: headerLength, as: UInt16.self))
-        guard tokenLength <= maximumTokenLength else {
+        // Refused before it has arrived.
+        guard tokenLength <= GatewayFrame.tokenSizes.upperBound else {
             throw GatewayFault(
                 kind: .tokenTooLong(tokenLength), identifier: headerLength == 1 ? 0 : bytes.number(at: 1),
                 isSimple: headerLength == 1)

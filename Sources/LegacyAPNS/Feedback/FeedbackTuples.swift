@@ -19,10 +19,6 @@ public struct FeedbackTuple: Sendable, Equatable {
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
 public struct FeedbackTuples: Sendable {
-    /// The maximum size of a token in bytes. Apple's tuples have 32; 100 is the maximum in Apple's documentation of the
-    /// binary protocol.
-    public static let maximumTokenLength = 100
-
     /// Bytes that can't be a tuple. Nothing after them can be parsed.
     public struct Malformed: Error, Equatable, Sendable, CustomStringConvertible {
         /// The position of the tuple in bytes, from the beginning of the connection.
@@ -32,7 +28,7 @@ public struct FeedbackTuples: Sendable {
 
         public var description: String {
             "the tuple at byte \(offset) of what it sent has a token of \(tokenLength) bytes, and tokens have 1 to "
-                + "\(FeedbackTuples.maximumTokenLength)"
+                + "\(GatewayFrame.tokenSizes.upperBound)"
         }
     }
 
@@ -72,7 +68,7 @@ public struct FeedbackTuples: Sendable {
         guard let seconds = bytes.getInteger(at: start, as: UInt32.self),
             let length = bytes.getInteger(at: start + 4, as: UInt16.self).map(Int.init)
         else { return nil }
-        guard (1...Self.maximumTokenLength).contains(length) else {
+        guard (1...GatewayFrame.tokenSizes.upperBound).contains(length) else {
             throw Malformed(offset: offset, tokenLength: length)
         }
         guard let token = bytes.getSlice(at: start + Self.headerLength, length: length) else { return nil }
