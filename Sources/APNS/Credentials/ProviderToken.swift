@@ -95,10 +95,6 @@ public struct ProviderToken: Sendable, Equatable {
         self.keyID = keyID
         self.teamID = teamID
     }
-
-    public init(jwt: String, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
-        try self.init(jwt: jwt.utf8, key: key, keyID: keyID, teamID: teamID)
-    }
 }
 
 extension ProviderToken: CustomStringConvertible, CustomReflectable {

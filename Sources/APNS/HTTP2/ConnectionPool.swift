@@ -82,7 +82,7 @@ public final class ConnectionPool: PooledTransport {
     }
 
     public func capacity(in isolation: Isolation) -> Int {
-        pool(isolation)?.connections.all.reduce(0) { $0 + $1.freeStreams } ?? 0
+        pool(isolation)?.connections.all.reduce(0) { $0 + $1.state.freeStreams } ?? 0
     }
 
     /// Submits a notification on the least busy connection, except those where it has exceeded its deadline before. If only those have free

@@ -3,7 +3,7 @@ import TLS
 
 /// The owner of a connection. Called on the connection's event loop.
 protocol HTTP2ConnectionOwner: AnyObject {
-    /// Called when ``HTTP2Connection/freeStreams`` may have changed; once per read.
+    /// Called when ``HTTP2ConnectionState/freeStreams`` may have changed; once per read.
     func connectionChanged(_ connection: HTTP2Connection)
     /// Called when the connection should be replaced, while it still accepts requests.
     func connectionWearsOut(_ connection: HTTP2Connection)
@@ -63,8 +63,6 @@ public final class HTTP2Connection: ChannelDuplexHandler {
         session = HTTP2Session(
             authority: HeaderText(endpoint.authority), maximumStreams: limits.maximumStreams, firstStream: firstStream)
     }
-
-    var freeStreams: Int { state.freeStreams }
 
     /// Opens a stream for a notification.
     /// - Parameters:
@@ -391,7 +389,7 @@ extension HTTP2Connection: PooledConnection {
     public var endsAsExpected: Bool { state.isRetired }
 
     /// The higher, the sooner this connection gets a request; 0 if it has no free stream.
-    var preference: Int { record.isSuspect ? min(freeStreams, 1) : freeStreams }
+    var preference: Int { record.isSuspect ? min(state.freeStreams, 1) : state.freeStreams }
 
     public func hasWorked(lasted: Bool) -> Bool { state.hasAnswered || lasted || state.isStale }
 

@@ -83,7 +83,7 @@ struct PathHealth {
         var best: HTTP2Connection?
         var bestPast = UnansweredRequests.Past.timedOut
         var excluded: HTTP2Connection?
-        for connection in connections where connection.freeStreams > 0 {
+        for connection in connections where connection.state.freeStreams > 0 {
             let past = unanswered.past(of: id, on: connection.id)
             if past == .timedOut {
                 excluded = connection

@@ -162,6 +162,6 @@ struct GatewayConnectionState {
     /// Records the end of the connection. Returns the tags in the window, whose outcome is unknown.
     mutating func ended() -> [UInt64] {
         phase = .closed
-        return window.lost()
+        return window.takeAll()
     }
 }

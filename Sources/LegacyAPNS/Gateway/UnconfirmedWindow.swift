@@ -141,10 +141,8 @@ struct UnconfirmedWindow {
         return findings
     }
 
-    /// Ends the window without an error packet. Returns the tags of all notifications.
-    mutating func lost() -> [UInt64] { takeAll() }
-
-    private mutating func takeAll() -> [UInt64] { take(through: next - 1) }
+    /// Empties the window. Returns the tags of all notifications.
+    mutating func takeAll() -> [UInt64] { take(through: next - 1) }
 
     private mutating func take(through identifier: UInt32) -> [UInt64] {
         guard identifier >= first else { return [] }

@@ -110,7 +110,7 @@ struct CoalescingTests {
             _ = submit(1, to: connection)
             connection.close(APNSConnectionError.shutdown(.sandbox))
             #expect(owner.completed == [1])
-            #expect(connection.freeStreams == 0)
+            #expect(connection.state.freeStreams == 0)
             #expect(!submit(2, to: connection))
             channel.embeddedEventLoop.run()
             #expect(counter.writes == 0)
@@ -121,10 +121,10 @@ struct CoalescingTests {
     func unwritable() throws {
         try withConnection { connection, channel, counter, owner in
             setWritable(channel, false)
-            #expect(connection.freeStreams == 0)
+            #expect(connection.state.freeStreams == 0)
             setWritable(channel, true)
             channel.embeddedEventLoop.run()
-            #expect(connection.freeStreams == 1000)
+            #expect(connection.state.freeStreams == 1000)
             for number in 0..<10 { _ = submit(number, to: connection) }
             setWritable(channel, false)
             channel.embeddedEventLoop.run()

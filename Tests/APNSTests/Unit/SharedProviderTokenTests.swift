@@ -24,7 +24,7 @@ struct SharedProviderTokenTests {
     }
 
     private func read(_ jwt: String) throws(ProviderToken.Untrusted) -> ProviderToken {
-        try ProviderToken(jwt: jwt, key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")
+        try ProviderToken(jwt: jwt.utf8, key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")
     }
 
     private func untrusted(_ jwt: String) -> ProviderToken.Untrusted? {

@@ -109,8 +109,8 @@ struct UnconfirmedWindowTests {
     @Test("an end without a packet leaves all uncertain")
     func lost() {
         var window = window(3)
-        #expect(window.lost() == [11, 12, 13])
-        #expect(window.lost().isEmpty)
+        #expect(window.takeAll() == [11, 12, 13])
+        #expect(window.takeAll().isEmpty)
     }
 
     @Test("confirms by age only bytes that the peer's kernel has acknowledged, a batch at a time")
@@ -189,7 +189,7 @@ struct UnconfirmedWindowTests {
             } else if let barrier {
                 for tag in window.answered(packet(.missingDeviceToken, barrier)).confirmed { ends[tag] = "confirmed" }
             } else {
-                for tag in window.lost() { ends[tag] = "uncertain" }
+                for tag in window.takeAll() { ends[tag] = "uncertain" }
             }
             for (index, tag) in sent.enumerated() {
                 let place = index + 1
