@@ -271,7 +271,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         }
         if !quiet {
             let account = server.account
-            let gateway = server.gatewayPort == nil ? "" : ", \(account.acceptedByGateway) of them through the gateway"
+            let gateway = server.gatewayPort == nil ? "" : ", \(account.gateway.accepted) of them through the gateway"
             StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted\(gateway)")
         }
         // The failure was reported when it happened. The exit status, too, must show that the recording is incomplete.

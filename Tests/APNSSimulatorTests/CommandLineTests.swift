@@ -187,7 +187,7 @@ struct CommandLineTests {
         #expect(try await long.ending().bytes == GatewayBytes.packet(7, 4))
 
         let account = try await simulator.stop()
-        #expect(account.accepted == 2 && account.acceptedByGateway == 2)
+        #expect(account.accepted == 2 && account.gateway.accepted == 2)
         #expect(account.gateway.frames == ["0": 1, "1": 1, "2": 2])
         #expect(account.gateway.refused == ["7 InvalidPayloadSize": 1, "8 InvalidToken": 1])
         #expect(account.gateway.duplicates == 1 && account.gatewayAcceptedByID == ["j1": 2])

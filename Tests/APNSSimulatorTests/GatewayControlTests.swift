@@ -131,7 +131,7 @@ struct GatewayControlTests {
             try await clients[0].send(GatewayBytes.frame(1))
             try await eventually("both are served") {
                 let account = server.account
-                return account.acceptedByGateway == 1 && account.feedback.connections == 1
+                return account.gateway.accepted == 1 && account.feedback.connections == 1
             }
             #expect(try await server.ask("POST", "/faults/drop").number("connections") == 2)
             for client in clients {

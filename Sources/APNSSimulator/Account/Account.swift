@@ -30,7 +30,6 @@ package struct Account: Sendable {
 
     package subscript<Value>(dynamicMember member: KeyPath<PushLedger, Value>) -> Value { http2[keyPath: member] }
 
-    package var acceptedByGateway: Int { gateway.accepted }
     package var distinctTokens: Int { byToken.distinct }
 
     package func accepted(id: APNSID) -> Int { http2.ids[id] }
@@ -128,7 +127,7 @@ package struct Account: Sendable {
             try page.encode(account.broadcasts, forKey: .broadcasts)
             try page.encode(account.distinctTokens, forKey: .distinctTokens)
             try page.encode(account.byToken.forgotten, forKey: .forgottenTokens)
-            try page.encode(account.acceptedByGateway, forKey: .acceptedByGateway)
+            try page.encode(account.gateway.accepted, forKey: .acceptedByGateway)
             try page.encode(account.gateway, forKey: .gateway)
             try page.encode(account.feedback, forKey: .feedback)
             if account.latency.count > 0 { try page.encode(account.latency, forKey: .latency) }

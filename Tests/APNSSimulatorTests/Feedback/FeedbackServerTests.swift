@@ -32,7 +32,7 @@ struct FeedbackServerTests {
             $0.rules = [try FaultRule("prefix=0123,answer=410,timestamp=1700000000999")]
         } _: { server in
             let client = try await server.connect(sending: GatewayBytes.frame(1, to: 0xDD))
-            try await eventually("it is accepted") { server.account.acceptedByGateway == 1 }
+            try await eventually("it is accepted") { server.account.gateway.accepted == 1 }
             try await client.close()
             #expect(try await Push().send(to: server).status == 410)
             let bytes = try await drain(server).bytes

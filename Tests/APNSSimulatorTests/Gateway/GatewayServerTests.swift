@@ -16,9 +16,9 @@ extension APNSSimulatorServer {
 
     /// Checks that the gateway accepts one notification on a new connection.
     func acceptsOne() async throws {
-        let accepted = account.acceptedByGateway
+        let accepted = account.gateway.accepted
         let client = try await connect(sending: GatewayBytes.frame(1))
-        try await eventually("it is counted") { self.account.acceptedByGateway == accepted + 1 }
+        try await eventually("it is counted") { self.account.gateway.accepted == accepted + 1 }
         try await client.close()
     }
 }
@@ -44,7 +44,7 @@ struct GatewayServerTests {
     func packet() async throws {
         try await withGateway { server in
             let client = try await server.connect(sending: GatewayBytes.frame(1) + GatewayBytes.frame(2))
-            try await eventually("both are counted") { server.account.acceptedByGateway == 2 }
+            try await eventually("both are counted") { server.account.gateway.accepted == 2 }
             #expect(client.received.isEmpty && client.isOpen)
             try await client.send(GatewayBytes.frame(3) + GatewayBytes.frame(4, token: []) + GatewayBytes.frame(5))
             let ending = try await client.ending()
@@ -168,7 +168,7 @@ struct GatewayServerTests {
                 clients.append(client)
             }
             try await eventually("one is counted") {
-                server.account.acceptedByGateway == 1 && server.account.gateway.connections == 2
+                server.account.gateway.accepted == 1 && server.account.gateway.connections == 2
             }
         }
         for client in clients { endings.append(try await client.ending().bytes) }

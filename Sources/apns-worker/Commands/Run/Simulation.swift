@@ -87,7 +87,7 @@ struct Simulation: Service, CustomStringConvertible {
         await lines?.value
         let account = server.account
         var metadata: Logger.Metadata = ["event": "simulation_stopped", "accepted": "\(account.accepted)"]
-        if server.gatewayPort != nil { metadata["by_gateway"] = "\(account.acceptedByGateway)" }
+        if server.gatewayPort != nil { metadata["by_gateway"] = "\(account.gateway.accepted)" }
         logger.notice("the simulated APNs has stopped; nothing was sent to any device", metadata: metadata)
     }
 
