@@ -35,6 +35,12 @@ struct ControlErrors: RouterMiddleware {
     }
 }
 
+/// The members of a request's body; each route reads one.
+struct ControlBody: Decodable {
+    let rules, topics, devices: [String]?
+    let rule, settings: String?
+}
+
 extension Request {
     /// - Parameters:
     ///   - kind: `body` or `form`, for the error.
@@ -56,6 +62,13 @@ extension Request {
         } catch {
             throw HTTPError(.badRequest, message: "the body must be JSON such as \(example)")
         }
+    }
+
+    func control<Value>(_ member: KeyPath<ControlBody, Value?>, example: String) async throws -> Value {
+        guard let value = try await control(ControlBody.self, example: example)[keyPath: member] else {
+            throw HTTPError(.badRequest, message: "the body must be JSON such as \(example)")
+        }
+        return value
     }
 }
 

@@ -71,14 +71,6 @@ struct ControlRoutes: Sendable {
 
     // MARK: Behaviour, in the forms of the command line
 
-    private struct RuleTexts: Decodable {
-        let rules: [String]
-    }
-
-    private struct RuleText: Decodable {
-        let rule: String
-    }
-
     /// - Parameter example: a rule of this kind, for errors.
     private func addRules<Action>(
         _ script: WritableKeyPath<SimulatedService.State, RuleScript<Action>> & Sendable, at path: String,
@@ -89,14 +81,13 @@ struct ControlRoutes: Sendable {
         }
         routes.add(.get, path) { _, _ in try answer() }
         routes.add(.put, path, #" {"rules":["RULE"]}"#) { request, _ in
-            let body = try await request.control(RuleTexts.self, example: #"{"rules":["\#(example)"]}"#)
-            let rules = try body.rules.map { try Rule<Action>($0) }
+            let texts = try await request.control(\.rules, example: #"{"rules":["\#(example)"]}"#)
+            let rules = try texts.map { try Rule<Action>($0) }
             service.state.withLock { $0[keyPath: script].replace(rules) }
             return try answer()
         }
         routes.add(.post, path, #" {"rule":"RULE"}"#) { request, _ in
-            let body = try await request.control(RuleText.self, example: #"{"rule":"\#(example)"}"#)
-            let rule = try Rule<Action>(body.rule)
+            let rule = try Rule<Action>(try await request.control(\.rule, example: #"{"rule":"\#(example)"}"#))
             service.state.withLock { $0[keyPath: script].add(rule) }
             return try answer()
         }
@@ -134,38 +125,26 @@ struct ControlRoutes: Sendable {
         }
     }
 
-    private struct Settings: Decodable {
-        let settings: String
-    }
-
     private func addSettings(to routes: inout RouteList) {
         let answer = { @Sendable in try Response.control(["settings": service.settings.description]) }
         routes.add(.get, "/settings") { _, _ in try answer() }
         routes.add(.patch, "/settings", #" {"settings":"KEY=VALUE,KEY=VALUE"}"#) { request, _ in
-            let body = try await request.control(Settings.self, example: #"{"settings":"token-interval=off"}"#)
+            let text = try await request.control(\.settings, example: #"{"settings":"token-interval=off"}"#)
             var settings = service.settings
-            try settings.change(body.settings)
+            try settings.change(text)
             service.settings = settings
             return try answer()
         }
-    }
-
-    private struct Topics: Decodable {
-        let topics: [String]
     }
 
     private func addTopics(to routes: inout RouteList) {
         let answer = { @Sendable in try Response.control(["topics": service.topics.sorted()]) }
         routes.add(.get, "/topics") { _, _ in try answer() }
         routes.add(.put, "/topics", #" {"topics":["BUNDLE-ID"]}"#) { request, _ in
-            let body = try await request.control(Topics.self, example: #"{"topics":["com.example.app"]}"#)
-            service.topics = Set(body.topics)
+            service.topics = Set(
+                try await request.control(\.topics, example: #"{"topics":["com.example.app"]}"#))
             return try answer()
         }
-    }
-
-    private struct Devices: Decodable {
-        let devices: [String]
     }
 
     private func addDevices(to routes: inout RouteList) {
@@ -174,7 +153,7 @@ struct ControlRoutes: Sendable {
         }
         let read = { @Sendable (request: Request) in
             let example = #"{"devices":["token=00fc…,topic=com.example.app,state=unregistered"]}"#
-            return try await request.control(Devices.self, example: example).devices.map { try RegisteredDevice($0) }
+            return try await request.control(\.devices, example: example).map { try RegisteredDevice($0) }
         }
         routes.add(.get, "/devices") { _, _ in try answer() }
         routes.add(.put, "/devices", #" {"devices":["DEVICE"]}"#) { request, _ in
