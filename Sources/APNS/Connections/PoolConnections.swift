@@ -259,14 +259,18 @@ public final class PoolConnections<Owner: PooledTransport> {
         }
         for connection in old { connection.membership.isBeingReplaced = true }
         state.replace(old.count, inUse: inUse)
+        logReplacement(of: old.count, reason: reason)
+        retireOutgoing()
+        open(now: now)
+    }
+
+    public func logReplacement(of count: Int, reason: String) {
         logger.info(
             "replacing connections to \(service): \(reason)",
             metadata: [
                 "event": "apns_connections_replaced", "endpoint": "\(configuration.endpoint)",
-                "connections": "\(old.count)",
+                "connections": "\(count)",
             ])
-        retireOutgoing()
-        open(now: now)
     }
 
     /// Retires the outgoing connections that have been replaced.

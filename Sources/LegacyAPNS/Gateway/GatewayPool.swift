@@ -128,9 +128,7 @@ public final class GatewayPool: PooledTransport {
         adaptiveWindow.check(window: configuration.options.windowCount, now: now)
         for connection in connections.all { connection.check(now: now) }
         for connection in connections.all where connection.state.isWornOut(now: now) {
-            logger.info(
-                "replacing a connection to the gateway: it is too old",
-                metadata: ["event": "apns_connections_replaced", "endpoint": "\(endpoint)", "connections": "1"])
+            connections.logReplacement(of: 1, reason: "it is too old")
             connection.drain()
         }
         connections.superfluous(now: now)?.drain()
@@ -150,12 +148,7 @@ public final class GatewayPool: PooledTransport {
     public func replaceConnections(reason: String) {
         for pool in isolated { pool.replaceConnections(reason: reason) }
         guard !connections.isClosing, !connections.all.isEmpty else { return }
-        logger.info(
-            "replacing connections to the gateway: \(reason)",
-            metadata: [
-                "event": "apns_connections_replaced", "endpoint": "\(endpoint)",
-                "connections": "\(connections.all.count)",
-            ])
+        connections.logReplacement(of: connections.all.count, reason: reason)
         // The replaced certificate may be accepted.
         hangUps = 0
         connections.outdate()
