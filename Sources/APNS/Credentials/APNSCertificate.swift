@@ -23,11 +23,11 @@ public struct APNSCertificate: Sendable, Equatable {
     /// The end of its validity, in seconds since 1970; nil if the date cannot be read.
     public let notAfter: Int64?
 
-    private enum Extension {
-        static let development = "1.2.840.113635.100.6.3.1"
-        static let production = "1.2.840.113635.100.6.3.2"
+    package enum Extension {
+        package static let development = "1.2.840.113635.100.6.3.1"
+        package static let production = "1.2.840.113635.100.6.3.2"
         static let voIP = "1.2.840.113635.100.6.3.4"
-        static let topics = "1.2.840.113635.100.6.3.6"
+        package static let topics = "1.2.840.113635.100.6.3.6"
     }
 
     public init(_ identity: TLSIdentity) {

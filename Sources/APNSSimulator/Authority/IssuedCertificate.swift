@@ -1,3 +1,4 @@
+import APNS
 import COpenSSL
 
 /// A generated private key on the curve P-256.
@@ -128,15 +129,9 @@ final class IssuedCertificate: @unchecked Sendable {
     }
 }
 
-/// The extensions of Apple's push certificates.
-///
-/// Source: Apple Worldwide Developer Relations, Certification Practice Statement (…6.3.1 and …6.3.2); Apple, "Establishing a
-/// certificate-based connection to APNs". The encoding of the list of topics is not documented. It follows Apple's certificates: each topic
-/// is followed by a list of its uses.
+/// The extensions of Apple's push certificates. See `APNSCertificate` for the sources.
 enum PushCertificateExtensions {
-    private static let development = "1.2.840.113635.100.6.3.1"
-    private static let production = "1.2.840.113635.100.6.3.2"
-    private static let topics = "1.2.840.113635.100.6.3.6"
+    private typealias Extension = APNSCertificate.Extension
 
     private static let null: [UInt8] = [0x05, 0x00]
     private static let utf8String: UInt8 = 0x0C
@@ -150,7 +145,9 @@ enum PushCertificateExtensions {
         let list = (derived + otherTopics.map { ($0, "app") }).flatMap { topic, type in
             element(utf8String, Array(topic.utf8)) + element(sequence, element(utf8String, Array(type.utf8)))
         }
-        return [(development, null), (production, null), (topics, element(sequence, list))]
+        return [
+            (Extension.development, null), (Extension.production, null), (Extension.topics, element(sequence, list)),
+        ]
     }
 
     /// Encodes tag, length and contents (X.690 §8.1).
