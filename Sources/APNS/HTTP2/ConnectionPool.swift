@@ -9,8 +9,6 @@ import TLS
 /// Not thread-safe: call everything on the event loop, on which the pool calls back. Call ``check(now:)`` several times
 /// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
 public final class ConnectionPool: PooledTransport {
-    public typealias Configuration = HTTP2PoolConfiguration
-
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// The state of the answers to its requests.
     var answerState: AnswerDrought.State {
@@ -124,7 +122,9 @@ public final class ConnectionPool: PooledTransport {
         for connection in connections.all {
             connection.session.streams.headers.keepsUniqueIDs = keepsUniqueIDs
             health.record(connection, now: now)
-            health.recordWindow(of: connection, configuration, now: now)
+            health.recordWindow(
+                of: connection, patience: configuration.windowTimeout, requestTimeout: configuration.requestTimeout,
+                now: now)
             recordAge(of: connection, now: now)
             connection.check(now: now)
         }
@@ -225,6 +225,34 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     func connectionClosed(_ connection: HTTP2Connection, error: any Error) {
         health.recordEnd(of: connection, now: eventLoop.now)
         connections.closed(connection, error)
+    }
+}
+
+extension ConnectionPool {
+    /// The settings of the connections, and their timeouts.
+    @dynamicMemberLookup
+    public struct Configuration: Sendable {
+        public var connections: PoolConfiguration
+        /// The limits of each connection.
+        public var limits = HTTP2Limits()
+        /// An unanswered request is cancelled after this time.
+        public var requestTimeout = TimeAmount.seconds(20)
+        /// A flow-control window may block a request for this time.
+        public var windowTimeout = TimeAmount.seconds(5)
+        /// The stream identifier of the first request; odd.
+        var firstStream: Int32 = 1
+
+        public init(_ connections: PoolConfiguration) { self.connections = connections }
+
+        public subscript<Value>(dynamicMember path: WritableKeyPath<PoolConfiguration, Value>) -> Value {
+            get { connections[keyPath: path] }
+            set { connections[keyPath: path] = newValue }
+        }
+
+        public subscript<Value>(dynamicMember path: WritableKeyPath<HTTP2Limits, Value>) -> Value {
+            get { limits[keyPath: path] }
+            set { limits[keyPath: path] = newValue }
+        }
     }
 }
 

@@ -27,11 +27,14 @@ struct PathHealth {
     }
 
     /// Records if a flow-control window blocks a connection's requests.
-    func recordWindow(of connection: HTTP2Connection, _ configuration: HTTP2PoolConfiguration, now: NIODeadline) {
+    /// - Parameter patience: the time for which a request may be blocked without progress.
+    func recordWindow(
+        of connection: HTTP2Connection, patience: TimeAmount, requestTimeout: TimeAmount, now: NIODeadline
+    ) {
         guard connection.isUsable else { return }
-        let limit = now + configuration.requestTimeout - Self.roundTrip
+        let limit = now + requestTimeout - Self.roundTrip
         connection.record.responsiveness.look(
-            connection.session.blockage(dueBefore: limit), patience: configuration.windowTimeout, now: now)
+            connection.session.blockage(dueBefore: limit), patience: patience, now: now)
     }
 
     /// Records a request that a connection refused, or did not answer by its deadline.
