@@ -5,28 +5,6 @@ import Testing
 
 @Suite("The rules of the gateway")
 struct GatewayRuleTests {
-    @Test(
-        "are refused with the key at fault",
-        arguments: [
-            ("answer=oops", "answer"), ("answer=256", "answer"), ("at=nowhere,answer=8", "at"),
-            ("answer=8,accept=true", "accept"), ("answer=10,accept=maybe", "accept"), ("answer=hang,delay=1s", "delay"),
-            ("answer=8,identifier=7", "identifier"), ("answer=8,packet=third", "packet"), ("answer=8,split=1", "split"),
-            ("answer=close,linger=true", "linger"), ("at=connect,answer=8,prefix=aa", "prefix"),
-            ("at=connect,answer=10,identifier=0", "identifier"), ("at=connect,answer=close,accept=true", "accept"),
-            ("at=connect,answer=feedback", "answer"), ("answer=feedback,delay=1s", "delay"),
-            ("answer=8,delay=x", "delay"),
-            ("prefix=xyz,answer=8", "prefix"), ("rate=2,answer=8", "rate"), ("times=0,answer=8", "times"),
-            ("answer=8,reason=x", "reason"),
-        ])
-    func namesKey(_ text: String, _ key: String) {
-        let error = #expect(throws: RuleError.self) { try GatewayRule(text) }
-        #expect(error?.key == key)
-        #expect(error?.description.contains(text) == true)
-    }
-
-    @Test("are refused if they have no effect", arguments: ["prefix=aa", "at=connect,times=2", ""])
-    func doesNothing(_ text: String) { #expect(throws: RuleError.self) { try GatewayRule(text) } }
-
     @Test("define how the packet is sent, and whether the notification was accepted")
     func details() throws {
         let rule = try GatewayRule(

@@ -3,34 +3,102 @@ import Testing
 
 @testable import APNSSimulator
 
-@Suite("The text of a rule")
-struct FaultRuleTests {
-    @Test(
-        "is refused with the key at fault",
-        arguments: [
-            ("prefix=xyz,answer=410", "prefix"), ("rate=2,answer=500", "rate"), ("times=0,answer=500", "times"),
-            ("answer=maybe", "answer"), ("answer=400", "answer"), ("answer=reset,code=OOPS", "code"),
-            ("answer=410,for=1s", "for"), ("answer=410,colour=red", "colour"), ("answer=410,answer=500", "answer"),
-            ("delay=soon", "delay"), ("streams=-1", "streams"), ("answer=goaway,last-stream=9", "last-stream"),
-            ("answer=410,accept=true", "accept"), ("answer=500,body=gzip", "body"),
-            ("answer=503,retry-after=x", "retry-after"), ("answer=wedge", "answer"), ("answer=no-window", "answer"),
-            ("at=connect,answer=503", "answer"), ("at=once,answer=wedge", "at"),
-            ("connection=0,answer=503", "connection"),
-            ("at=channels,answer=wedge", "answer"), ("at=channels,prefix=aa,answer=503", "prefix"),
-            ("answer=503,reason=\"", "reason"),
-            ("at=connect,answer=wedge,prefix=aa", "prefix"), ("at=connect,answer=wedge,delay=1s", "delay"),
-        ])
-    func namesKey(_ text: String, _ key: String) {
-        let error = #expect(throws: RuleError.self) { try FaultRule(text) }
-        #expect(error?.key == key)
-        #expect(error?.description.contains(text) == true)
+@Suite("The text of a rule, a setting or a device")
+struct RuleErrorTests {
+    enum Kind: Sendable {
+        case rule, gatewayRule, feedbackRule, setting, device
+
+        func read(_ text: String) throws(RuleError) {
+            switch self {
+            case .rule: _ = try FaultRule(text)
+            case .gatewayRule: _ = try GatewayRule(text)
+            case .feedbackRule: _ = try FeedbackRule(text)
+            case .device: _ = try RegisteredDevice(text)
+            case .setting:
+                var settings = SimulatorSettings()
+                defer { #expect(settings == SimulatorSettings()) }
+                try settings.change(text)
+            }
+        }
     }
 
-    @Test(
-        "is refused if it has no effect or is not a list of pairs",
-        arguments: ["prefix=dead", "", "410", "=1", "at=connect"])
-    func refuses(_ text: String) { #expect(throws: RuleError.self) { try FaultRule(text) } }
+    /// Invalid texts, each with the key at fault; `nil` if the text as a whole is.
+    static let mistakes: [(Kind, [(String, String?)])] = [
+        (
+            .rule,
+            [
+                ("prefix=xyz,answer=410", "prefix"), ("rate=2,answer=500", "rate"), ("times=0,answer=500", "times"),
+                ("answer=maybe", "answer"), ("answer=400", "answer"), ("answer=reset,code=OOPS", "code"),
+                ("answer=410,for=1s", "for"), ("answer=410,colour=red", "colour"), ("answer=410,answer=500", "answer"),
+                ("delay=soon", "delay"), ("streams=-1", "streams"), ("answer=goaway,last-stream=9", "last-stream"),
+                ("answer=410,accept=true", "accept"), ("answer=500,body=gzip", "body"),
+                ("answer=503,retry-after=x", "retry-after"), ("answer=wedge", "answer"), ("answer=no-window", "answer"),
+                ("at=connect,answer=503", "answer"), ("at=once,answer=wedge", "at"),
+                ("connection=0,answer=503", "connection"),
+                ("at=channels,answer=wedge", "answer"), ("at=channels,prefix=aa,answer=503", "prefix"),
+                ("answer=503,reason=\"", "reason"),
+                ("at=connect,answer=wedge,prefix=aa", "prefix"), ("at=connect,answer=wedge,delay=1s", "delay"),
+                ("prefix=dead", nil), ("", nil), ("410", nil), ("=1", nil), ("at=connect", nil),
+            ]
+        ),
+        (
+            .gatewayRule,
+            [
+                ("answer=oops", "answer"), ("answer=256", "answer"), ("at=nowhere,answer=8", "at"),
+                ("answer=8,accept=true", "accept"), ("answer=10,accept=maybe", "accept"),
+                ("answer=hang,delay=1s", "delay"),
+                ("answer=8,identifier=7", "identifier"), ("answer=8,packet=third", "packet"),
+                ("answer=8,split=1", "split"),
+                ("answer=close,linger=true", "linger"), ("at=connect,answer=8,prefix=aa", "prefix"),
+                ("at=connect,answer=10,identifier=0", "identifier"), ("at=connect,answer=close,accept=true", "accept"),
+                ("at=connect,answer=feedback", "answer"), ("answer=feedback,delay=1s", "delay"),
+                ("answer=8,delay=x", "delay"),
+                ("prefix=xyz,answer=8", "prefix"), ("rate=2,answer=8", "rate"), ("times=0,answer=8", "times"),
+                ("answer=8,reason=x", "reason"),
+                ("prefix=aa", nil), ("at=connect,times=2", nil), ("", nil),
+            ]
+        ),
+        (
+            .feedbackRule,
+            [
+                ("slow=soon", "slow"), ("pieces=0", "pieces"), ("pieces=7..1", "pieces"), ("pieces=1.7", "pieces"),
+                ("pieces=1..2..3", "pieces"), ("cut=-1", "cut"), ("hang=yes", "hang"), ("times=0,hang=true", "times"),
+                ("hang=true,answer=8", "answer"),
+                ("times=2", nil), ("hang=false", nil),
+            ]
+        ),
+        (
+            .setting,
+            [
+                ("error-limit=0", "error-limit"), ("token-age=soon", "token-age"), ("environment=test", "environment"),
+                ("bind-topics=true", "bind-topics"), ("unique-id=yes", "unique-id"), ("colour=red", "colour"),
+                ("error-limit=5,error-streams=-1", "error-streams"),
+            ]
+        ),
+        (
+            .device,
+            [
+                ("topic=a", "token"), ("token=abc,topic=a", "token"), ("token=\(anyToken)", "topic"),
+                ("token=\(anyToken),topic=a,environment=x", "environment"),
+                ("token=\(anyToken),topic=a,state=x", "state"),
+                ("token=\(anyToken),topic=a,since=1", "since"), ("token=\(anyToken),topic=a,colour=red", "colour"),
+            ]
+        ),
+    ]
 
+    @Test("is refused with the key at fault", arguments: mistakes)
+    func namesKey(_ kind: Kind, _ texts: [(String, String?)]) {
+        for (text, key) in texts {
+            let error = #expect(throws: RuleError.self, "\(text)") { try kind.read(text) }
+            #expect(error?.key == key, "\(text)")
+            let name = kind == .setting ? "setting" : kind == .device ? "device" : "rule"
+            #expect(error?.description.hasPrefix("\(name) '\(text)'") == true, "\(text)")
+        }
+    }
+}
+
+@Suite("The text of a rule")
+struct FaultRuleTests {
     @Test("can specify every documented reason, and those that APNs sends in another spelling")
     func reasons() throws {
         let observed = ["BadEnvironmentKeyInToken", "BroadcastFeatureNotEnabled", "Service Unavailable"]
@@ -91,20 +159,6 @@ struct SimulatorSettingsTests {
         try settings.change(SimulatorSettings().description)
         #expect(settings == SimulatorSettings())
     }
-
-    @Test(
-        "are refused with the key at fault, and nothing is changed",
-        arguments: [
-            ("error-limit=0", "error-limit"), ("token-age=soon", "token-age"), ("environment=test", "environment"),
-            ("bind-topics=true", "bind-topics"), ("unique-id=yes", "unique-id"), ("colour=red", "colour"),
-            ("error-limit=5,error-streams=-1", "error-streams"),
-        ])
-    func refuses(_ text: String, _ key: String) {
-        var settings = SimulatorSettings()
-        let error = #expect(throws: RuleError.self) { try settings.change(text) }
-        #expect(error?.key == key && error?.description.hasPrefix("setting '") == true)
-        #expect(settings == SimulatorSettings())
-    }
 }
 
 @Suite("The text of a device")
@@ -120,18 +174,6 @@ struct RegisteredDeviceTests {
         #expect(try RegisteredDevice(text).text == text)
         let file = "# two of them\n\n\(text)\n  \n\(text)\n"
         #expect(try RegisteredDevice.all(inFile: file).map(\.text) == [text, text])
-    }
-
-    @Test(
-        "is refused with the key at fault",
-        arguments: [
-            ("topic=a", "token"), ("token=abc,topic=a", "token"), ("token=\(anyToken)", "topic"),
-            ("token=\(anyToken),topic=a,environment=x", "environment"), ("token=\(anyToken),topic=a,state=x", "state"),
-            ("token=\(anyToken),topic=a,since=1", "since"), ("token=\(anyToken),topic=a,colour=red", "colour"),
-        ])
-    func refuses(_ text: String, _ key: String) {
-        let error = #expect(throws: RuleError.self) { try RegisteredDevice(text) }
-        #expect(error?.key == key && error?.description.hasPrefix("device '") == true)
     }
 }
 
