@@ -20,10 +20,7 @@ func withSimulator(
     _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },
     _ body: (APNSSimulatorServer) async throws -> Void
 ) async throws {
-    var configuration = SimulatorConfiguration(
-        identity: try TLSIdentity(
-            certificateFile: try TestCertificates.path("server.pem"),
-            keyFile: try TestCertificates.path("server-key.pem")))
+    var configuration = SimulatorConfiguration(identity: try TestCertificates.identity("server"))
     configuration.rules = try rules.map { try FaultRule($0) }
     if let streams { configuration.initialStreams = streams }
     if let topics { configuration.topics = topics }

@@ -25,11 +25,7 @@ final class BinaryClient: LoopBound {
     static func connect(_ port: Int?, identity: String? = "client", reads: Bool = true) async throws -> BinaryClient {
         var configuration = TLSClientConfiguration()
         configuration.trust = .file(try TestCertificates.path("ca.pem"))
-        if let identity {
-            configuration.identity = try TLSIdentity(
-                certificateFile: try TestCertificates.path("\(identity).pem"),
-                keyFile: try TestCertificates.path("\(identity)-key.pem"))
-        }
+        configuration.identity = try identity.map(TestCertificates.identity)
         return try await connect(port, try TLSContext.client(configuration), reads: reads)
     }
 

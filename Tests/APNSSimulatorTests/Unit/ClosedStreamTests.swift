@@ -58,10 +58,7 @@ struct ClosedStreamTests {
     }
 
     private func send(_ frames: [Frame]) throws -> Seen {
-        let configuration = SimulatorConfiguration(
-            identity: try TLSIdentity(
-                certificateFile: try TestCertificates.path("server.pem"),
-                keyFile: try TestCertificates.path("server-key.pem")))
+        let configuration = SimulatorConfiguration(identity: try TestCertificates.identity("server"))
         let moment = SimulatedMoment.now()
         let connection = try SimulatedConnection(SimulatedService(configuration), certificate: nil, at: moment)
         let start = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + Frame.frame(4, 0, 0, []) + Frame.frame(4, 1, 0, [])

@@ -24,10 +24,7 @@ struct GatewayConnectionTests {
             _ rules: [String] = [], client: GatewayClient = .taken(topic: "com.example.app"),
             receiving bytes: [UInt8] = [], _ change: (inout SimulatorConfiguration) throws -> Void = { _ in }
         ) throws {
-            var configuration = SimulatorConfiguration(
-                identity: try TLSIdentity(
-                    certificateFile: try TestCertificates.path("server.pem"),
-                    keyFile: try TestCertificates.path("server-key.pem")))
+            var configuration = SimulatorConfiguration(identity: try TestCertificates.identity("server"))
             configuration.gatewayPort = 0
             configuration.feedbackPort = 0
             configuration.gatewayRules = try rules.map { try GatewayRule($0) }
