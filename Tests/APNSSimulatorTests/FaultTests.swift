@@ -212,13 +212,6 @@ struct FaultTests {
 
 @Suite("The stream limit follows the provider token")
 struct StreamLimitTests {
-    @Test("rises from one to its maximum with the first valid token")
-    func raises() async throws {
-        try await withSimulator { (server) async throws in
-            #expect(limits(try await nghttp(server, tokens: [anyToken]).output) == [1, 1000])
-        }
-    }
-
     @Test("is at its maximum at once for a client certificate")
     func certificate() async throws {
         let arguments = ["--verbose", "--null-out"] + (try Push.certificate.get())

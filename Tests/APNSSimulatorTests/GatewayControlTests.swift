@@ -18,29 +18,19 @@ struct GatewayControlTests {
         }
     }
 
-    /// Returns the bytes that a client receives for one notification until the connection ends.
-    private func packet(_ server: APNSSimulatorServer) async throws -> [UInt8] {
-        try await server.connect(sending: GatewayBytes.frame(1, to: 0xDD)).ending().bytes
-    }
-
     @Test("changes the gateway's rules, which are apart from those of HTTP/2")
     func rules() async throws {
-        let (first, closing) = ("prefix=dd,answer=8,times=1", "at=connect,answer=close,times=1")
+        let closing = "at=connect,answer=close,times=1"
         try await withControl(["prefix=dd, answer=8,times=1"]) { server in
-            #expect(try await server.ask("GET", "/gateway-rules").texts("rules") == [first])
-            #expect(try await packet(server) == GatewayBytes.packet(8, 1))
-            let added = try await server.ask("POST", "/gateway-rules", #"{"rule":"prefix=dd,answer=1"}"#)
-            #expect(try added.texts("rules") == [first, "prefix=dd,answer=1"])
-            // The first rule's count continues, so it no longer matches.
-            #expect(try await packet(server) == GatewayBytes.packet(1, 1))
+            #expect(try await server.ask("GET", "/gateway-rules").texts("rules") == ["prefix=dd,answer=8,times=1"])
+            #expect(
+                try await server.connect(sending: GatewayBytes.frame(1, to: 0xDD)).ending().bytes
+                    == GatewayBytes.packet(8, 1))
             #expect(
                 try await server.ask("PUT", "/gateway-rules", #"{"rules":["\#(closing)"]}"#).texts("rules") == [closing]
             )
             let closed = try await BinaryClient.connect(server.gatewayPort).ending()
             #expect(closed.bytes.isEmpty && closed.isClean)
-            let bad = try await server.ask("PUT", "/gateway-rules", #"{"rules":["answer=8","answer=maybe"]}"#)
-            #expect(bad.status == 400)
-            #expect(try bad.error?.contains("'answer=maybe': answer: must be a status from 0 to 255") == true)
             #expect(try await server.ask("DELETE", "/gateway-rules").texts("rules") == [])
             try await server.acceptsOne()
             #expect(try await server.ask("GET", "/rules").texts("rules") == [])
@@ -88,7 +78,10 @@ struct GatewayControlTests {
     func badFeedback() async throws {
         try await withControl { server in
             for (body, words) in [
-                (#"{"records":[{"token":"GOOD"},{"token":"5ec4e7"}]}"#, "records[1]: token must be 64 to 200 hex digits"),
+                (
+                    #"{"records":[{"token":"GOOD"},{"token":"5ec4e7"}]}"#,
+                    "records[1]: token must be 64 to 200 hex digits"
+                ),
                 (#"{"records":[{"token":"GOOD"},{"token":"GOOD","seconds":-1}]}"#, "records[1]: seconds must be"),
                 (#"{"records":[{"token":"GOOD","seconds":4294967296}]}"#, "records[0]: seconds must be"),
                 (#"{"records":[{"token":"GOOD","seconds":"now"}]}"#, "the body must be JSON such as"),

@@ -56,25 +56,4 @@ struct GatewayRecordingTests {
             #expect(recorder.count == 2)
         }
     }
-
-    @Test("has one JSON line for each, in one file with the notifications over HTTP/2")
-    func file() async throws {
-        let path = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)").path
-        defer { try? FileManager.default.removeItem(atPath: path) }
-        let recorder = Recorder(file: try RecordFile(path: path) { Issue.record("\($0)") })
-        try await withGateway {
-            $0.recorder = recorder
-        } _: { server in
-            #expect(try await Push().send(to: server).status == 200)
-            _ = try await server.connect(sending: GatewayBytes.frame(5, token: [])).ending()
-        }
-        let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
-        let objects = try lines.map {
-            try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
-        }
-        #expect(objects.map { $0["transport"] as? String } == ["http2", "gateway"])
-        #expect(objects.map { $0["sequence"] as? Int } == [1, 2] && objects.last?["identifier"] as? Int == 5)
-        let outcome = try #require(objects.last?["outcome"] as? [String: Any])
-        #expect(outcome["status"] as? Int == 2 && outcome["reason"] as? String == "MissingDeviceToken")
-    }
 }
