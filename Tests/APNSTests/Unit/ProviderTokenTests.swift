@@ -1,4 +1,5 @@
 import Foundation
+import TLS
 import TestSupport
 import Testing
 
@@ -10,11 +11,7 @@ struct ProviderTokenTests {
         try ProviderTokenSource(key: .example(), keyID: "ABC123DEFG", teamID: "TEAM123456")
     }
 
-    private func decode(_ part: Substring) throws -> Data {
-        var text = String(part).replacing("-", with: "+").replacing("_", with: "/")
-        while text.utf8.count % 4 != 0 { text += "=" }
-        return try #require(Data(base64Encoded: text))
-    }
+    private func decode(_ part: Substring) throws -> [UInt8] { try #require(Base64.decodeURL(part.utf8)) }
 
     @Test("is a JWT with Apple's header and claims, and a numeric time")
     func structure() throws {

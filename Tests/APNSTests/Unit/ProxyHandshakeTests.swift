@@ -83,28 +83,21 @@ struct ProxyHandshakeTests {
         #expect(why.contains(answer.why), "\(why)")
     }
 
-    @Test("of 401 and 403 to credentials mentions them without showing them", arguments: [401, 403])
-    func refusedWithCredentials(status: Int) {
+    @Test(
+        "to credentials that it refuses mentions them without showing them",
+        arguments: [
+            (401, "user and password that were sent"), (403, "user and password that were sent"),
+            (407, "rejects the configured user and password"),
+        ])
+    func refusedWithCredentials(status: Int, words: String) {
         for credentials in [nil, HTTPProxy.Credentials(user: "somebody", password: "hunter2")] {
             guard case .failed(let why) = outcome("HTTP/1.1 \(status) No\r\n\r\n", pieces: 9, credentials) else {
                 Issue.record("not refused")
                 return
             }
-            #expect(why.contains("user and password that were sent") == (credentials != nil), "\(why)")
+            #expect(why.contains(words) == (credentials != nil), "\(why)")
             #expect(!why.contains("hunter2") && !why.contains("somebody"))
         }
-    }
-
-    @Test("of 407 to credentials reports them as wrong without showing them")
-    func wrongCredentials() {
-        let answer = outcome(
-            "HTTP/1.1 407 No\r\n\r\n", pieces: 9, HTTPProxy.Credentials(user: "somebody", password: "hunter2"))
-        guard case .failed(let why) = answer else {
-            Issue.record("not refused")
-            return
-        }
-        #expect(why.contains("rejects the configured user and password"))
-        #expect(!why.contains("hunter2") && !why.contains("somebody"))
     }
 
     @Test(

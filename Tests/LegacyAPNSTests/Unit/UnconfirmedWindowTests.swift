@@ -106,13 +106,6 @@ struct UnconfirmedWindowTests {
         #expect(findings.confirmed.isEmpty && findings.discarded.isEmpty && findings.named == nil)
     }
 
-    @Test("an end without a packet leaves all uncertain")
-    func lost() {
-        var window = window(3)
-        #expect(window.takeAll() == [11, 12, 13])
-        #expect(window.takeAll().isEmpty)
-    }
-
     @Test("confirms by age only bytes that the peer's kernel has acknowledged, a batch at a time")
     func ages() {
         var window = window(2)
