@@ -31,7 +31,7 @@ struct ResponseBody: Decodable, Equatable {
             }
             self = decoded
         }
-        // One word with white space around it is that word.
+        // White space around the word is ignored.
         if !isWord { reason = reason.trimmed }
         guard isWord else { return nil }
     }

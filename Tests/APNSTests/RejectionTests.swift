@@ -62,7 +62,7 @@ struct RejectionTests {
             $0.pingAfter = .hours(1000)
             $0.idlePingAfter = .hours(1000)
             $0.requestTimeout = .hours(1000)
-            // So long that the real clock does not matter.
+            // The pauses are so long that the real clock does not matter.
             $0.reconnect.first = .hours(1)
             $0.reconnect.longest = .hours(100)
         }

@@ -99,7 +99,6 @@ private final class HangingUp: ChannelInboundHandler {
     func channelActive(context: ChannelHandlerContext) { context.close(promise: nil) }
 }
 
-/// One connection of a ``ScriptedPeer``.
 final class PeerConnection: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

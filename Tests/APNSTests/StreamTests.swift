@@ -25,7 +25,7 @@ struct StreamTests {
         let script = handling { connection, frame in
             let stream = frame.stream
             guard stream < 5 else { return connection.send(.answer(stream, status: 200)) }
-            // As much as the connection's window allows.
+            // Two parts are as much as the connection's window allows.
             let part = HTTP2Frame.data(stream, String(repeating: "x", count: 16_000), ends: false)
             connection.send(.answer(stream, status: stream == 1 ? 400 : 200, ends: false), part, part)
         }

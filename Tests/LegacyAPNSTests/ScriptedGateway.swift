@@ -78,7 +78,6 @@ final class ScriptedGateway: LoopBound {
     func stop() async throws { try await channel.close() }
 }
 
-/// One connection of a ``ScriptedGateway``.
 final class GatewayPeer: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

@@ -170,7 +170,7 @@ struct ProxyExceptions {
 
     private static func entry(_ word: Substring) throws(HTTPProxy.Invalid) -> Entry {
         if word == "*" { return .everything }
-        // Before a port is searched for, because an IPv6 address without brackets has colons itself.
+        // This comes before the search for a port, because an IPv6 address without brackets contains colons.
         if let network = AddressRange(word) { return .network(network, port: nil) }
         guard !word.contains("/") else {
             throw HTTPProxy.Invalid(description: "“\(word)” is not a network such as 10.0.0.0/8 or fd00::/8")

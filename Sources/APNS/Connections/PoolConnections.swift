@@ -345,7 +345,7 @@ public final class PoolConnections<Owner: PooledTransport> {
                 metadata: ["event": "apns_connection_ended", "endpoint": "\(configuration.endpoint)"])
             connectionsChanged()
         } else {
-            // Also after a breach, however well the connection worked before: the server may break the protocol again at once.
+            // A breach counts as a failure even if the connection worked before: the server may break the protocol again at once.
             failed(error, at: connection.membership.address, wasConnecting: usableSince == nil)
         }
         open(now: now)

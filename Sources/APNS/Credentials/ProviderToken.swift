@@ -83,7 +83,7 @@ public struct ProviderToken: Sendable, Equatable {
         let signed = Array(bytes[..<(parts[2].startIndex - 1)])
         guard key.verifies(signature, of: signed) else { throw .wrongSignature }
         let decoder = JSONDecoder()
-        // Which part of the JSON is wrong does not matter.
+        // It does not matter which part of the JSON is wrong.
         guard let header = try? decoder.decode(Header.self, from: Data(header)), header.alg == "ES256",
             header.kid == keyID
         else { throw .wrongHeader }

@@ -144,7 +144,7 @@ struct HTTP2ConnectionState {
 
     mutating func drain(reason: String?) {
         guard phase != .closed else { return }
-        // A reason of the server is kept.
+        // Keeps the server's reason.
         if case .draining(.some) = phase, reason == nil { return }
         phase = .draining(reason: reason)
     }

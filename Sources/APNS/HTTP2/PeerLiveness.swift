@@ -85,7 +85,7 @@ struct PeerLiveness {
     mutating func check(
         isBusy: Bool, _ limits: HTTP2Limits, now: NIODeadline
     ) -> Check {
-        // Also if the server still sends: it is alive, but useless.
+        // This applies even if the server still sends: it is alive, but useless.
         if let stalledSince, now - stalledSince > limits.stallTimeout {
             return .close("the server has read nothing for \(limits.stallTimeout.formatted)")
         }

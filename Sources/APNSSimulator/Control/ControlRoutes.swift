@@ -60,7 +60,7 @@ struct ControlRoutes: Sendable {
                     connections: connections.count, recorded: service.recorder?.count ?? 0,
                     waiting: service.recorder?.waiting ?? 0))
         }
-        // The same JSON as `--account` writes.
+        // Returns the JSON that `--account` writes.
         routes.add(.get, "/account", "?details=true|false") { request, _ in
             var query = try ControlQuery(request)
             let details = try query.take("details", "must be true or false") { Bool($0) }

@@ -106,7 +106,7 @@ struct PushPage {
             """
     }
 
-    /// Mistakes by Apple's documentation, although APNs accepts the payload.
+    /// Mistakes according to Apple's documentation. APNs accepts the payload nevertheless.
     private var mistakes: HTML {
         HTML(notification.mistakes.map { "<p class=\"notice\">\($0)</p>" })
     }

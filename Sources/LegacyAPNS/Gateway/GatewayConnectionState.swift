@@ -138,7 +138,7 @@ struct GatewayConnectionState {
         check.confirmed = window.confirm(arrivedBefore: now - confirmAfter)
         if !check.confirmed.isEmpty { isProven = true }
         if window.count > 0 { lastUsed = now }
-        // Also if all written bytes are acknowledged, but a notification is not among them.
+        // A notification may be missing from the written bytes, even if all of them are acknowledged.
         if window.awaitsArrival, now - acknowledgedAt >= stallTimeout {
             check.unresponsive =
                 "no written data was acknowledged for \((now - acknowledgedAt).formatted)"

@@ -208,7 +208,7 @@ final class FuzzClient {
             piece.copyBytes(from: rest.prefix(piece.count))
             rest = rest.dropFirst(piece.count)
             session.receive(UnsafeRawBufferPointer(piece))
-            // Less than a frame.
+            // The session keeps less than a frame.
             try check(session.partial.count < 9 + 16_384, "\(session.partial.count) bytes are kept")
             if isFlooded { break }
         }

@@ -19,7 +19,7 @@ struct ResponsivenessTests {
         #expect(state.fault == nil)
         miss(&state, submitted: start)
         #expect(state.fault == "no request was answered for 20 s")
-        // Also if the connection has worked before.
+        // The same applies to a connection that has worked before.
         state = Responsiveness()
         _ = state.look(requests: 100, answers: 99, now: start)
         miss(&state, submitted: start + .milliseconds(1))
