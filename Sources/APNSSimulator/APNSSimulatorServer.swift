@@ -6,7 +6,7 @@ import TLS
 
 /// An APNs to develop and test against, listening on this machine.
 package struct APNSSimulatorServer: LoopBound {
-    private let service: SimulatedService
+    let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
     private let listeners: Listeners
     private let connections: OpenConnections
@@ -95,27 +95,8 @@ package struct APNSSimulatorServer: LoopBound {
 
     package var recorder: Recorder? { service.recorder }
 
-    /// The rules of HTTP/2 in force, pending ones first.
-    package var rules: [FaultRule] { service.rules.all }
-
-    /// Replaces the rules and resets their counts.
-    package func setRules(_ rules: [FaultRule]) { service.state.withLock { $0.rules.replace(rules) } }
-
-    /// The behaviour without rules. Changes apply to new connections.
-    package var settings: SimulatorSettings {
-        get { service.settings }
-        nonmutating set { service.settings = newValue }
-    }
-
     /// Sets the address of the dashboard that the inbox links to.
     package func setDashboard(_ url: String?) { service.dashboard = url }
-
-    /// Replaces the topics that can be pushed to on new connections.
-    package func setTopics(_ topics: [String]) { service.topics = Set(topics) }
-
-    package func addDevices(_ devices: [RegisteredDevice]) { service.state.withLock { $0.devices.add(devices) } }
-
-    package func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }
 
     /// Sends a GOAWAY to every HTTP/2 client and an error packet with status 10 to every client of the gateway. Finishes the requests in
     /// flight, and stops.

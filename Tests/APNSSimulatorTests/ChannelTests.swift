@@ -1,7 +1,8 @@
-import APNSSimulator
 import Foundation
 import TestSupport
 import Testing
+
+@testable import APNSSimulator
 
 /// Manages the simulator's channels with curl, an independent client.
 @Suite("Channels of the simulator")
@@ -226,15 +227,15 @@ struct ChannelTests {
             #expect(refused.status == 503 && refused.reason == "Service Unavailable")
             #expect(try await list(server) == [])
             let channel = try await Self.create(0, on: server)
-            server.setRules([try FaultRule("at=channels,answer=CannotCreateChannelConfig")])
+            server.service.rules.replace([try FaultRule("at=channels,answer=CannotCreateChannelConfig")])
             for push in [Self.creation(), Self.management("DELETE", channel: channel)] {
                 #expect(try await push.send(to: server).reason == "CannotCreateChannelConfig")
             }
             #expect(try await Self.broadcast(channel: channel).send(to: server).status == 200)
             // The channel was created, although curl received no answer.
-            server.setRules([try FaultRule("at=channels,answer=drop")])
+            server.service.rules.replace([try FaultRule("at=channels,answer=drop")])
             #expect(try await Self.management("DELETE", channel: channel).send(to: server).status == 0)
-            server.setRules([])
+            server.service.rules.replace([])
             #expect(try await list(server) == [])
         }
     }
@@ -243,14 +244,14 @@ struct ChannelTests {
     func capability() async throws {
         try await withSimulator { server in
             let channel = try await Self.create(0, on: server)
-            try server.settings.change("no-broadcasts=com.example.app+com.example.other")
+            try server.service.settings.change("no-broadcasts=com.example.app+com.example.other")
             for push in [
                 Self.creation(), Self.management("GET") { $0.path = Self.allPath }, Self.broadcast(channel: channel),
             ] {
                 let answer = try await push.send(to: server)
                 #expect(answer.status == 400 && answer.reason == "BroadcastFeatureNotEnabled")
             }
-            try server.settings.change("no-broadcasts=com.example.other")
+            try server.service.settings.change("no-broadcasts=com.example.other")
             #expect(try await Self.broadcast(channel: channel).send(to: server).status == 200)
         }
     }

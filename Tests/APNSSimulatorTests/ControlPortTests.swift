@@ -1,8 +1,9 @@
-import APNSSimulator
 import Foundation
 import HTTPPort
 import TestSupport
 import Testing
+
+@testable import APNSSimulator
 
 /// A request to the control port, sent by curl.
 struct ControlRequest {
@@ -119,7 +120,7 @@ struct ControlPortTests {
             for _ in 0..<2 {
                 let replaced = try await server.ask("PUT", "/rules", #"{"rules":["\#(second)"]}"#)
                 #expect(try replaced.status == 200 && replaced.texts("rules") == [second])
-                #expect(server.rules.map(\.text) == [second])
+                #expect(server.service.rules.all.map(\.text) == [second])
                 #expect(try await status() == 429)
             }
             #expect(try await status() == 200)
@@ -235,7 +236,7 @@ struct ControlPortTests {
                 let answer = try await server.ask("POST", "/rules", #"{"rule":"answer=410"}"#, headers: headers)
                 #expect(answer.status == 403, "\(headers)")
                 #expect(try answer.error?.contains("evil.example") == true || headers == ["Origin: null"])
-                #expect(server.rules.isEmpty, "\(headers)")
+                #expect(server.service.rules.all.isEmpty, "\(headers)")
                 let read = try await server.ask("GET", "/notifications", headers: headers)
                 #expect(read.status == 403 && !read.text.contains("notifications"), "\(headers)")
             }

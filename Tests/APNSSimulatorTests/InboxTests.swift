@@ -181,11 +181,11 @@ struct InboxTests {
     func nextAnswer(status: Int) async throws {
         try await withSimulator(hasControlPort: true) { server in
             try await press("\(status)", server)
-            #expect(server.rules.map(\.text) == ["prefix=\(anyToken),times=1,answer=\(status)"])
+            #expect(server.service.rules.all.map(\.text) == ["prefix=\(anyToken),times=1,answer=\(status)"])
             #expect(try await ask("/", server).body.contains("times=1,answer=\(status)"))
             #expect(try await Push(token: Self.other).send(to: server).status == 200)
             #expect(try await Push().send(to: server).status == status)
-            #expect(server.rules.isEmpty)
+            #expect(server.service.rules.all.isEmpty)
             #expect(try await Push().send(to: server).status == 200)
         }
     }
@@ -202,7 +202,7 @@ struct InboxTests {
             #expect(try await Push(token: Self.other).send(to: server).status == 500)
             let form = ["rule": "answer=500", "isGateway": "false"]
             #expect(try await ask("/inbox/remove", server, form: form).status == 303)
-            #expect(server.rules.isEmpty)
+            #expect(server.service.rules.all.isEmpty)
             #expect(try await Push().send(to: server).status == 200)
         }
     }
@@ -248,10 +248,10 @@ struct InboxTests {
                         try await ask(path, server, form: form, headers: [header]).status == 403, "\(path) \(header)")
                 }
             }
-            #expect(server.rules.isEmpty)
+            #expect(server.service.rules.all.isEmpty)
             let own = ["Origin: http://127.0.0.1:\(port)", "Sec-Fetch-Site: same-origin"]
             #expect(try await ask("/inbox/next", server, form: form, headers: own).status == 303)
-            #expect(server.rules.count == 1)
+            #expect(server.service.rules.all.count == 1)
             // Links on other sites can lead to the page.
             #expect(try await ask("/", server, headers: [Self.browser, "Sec-Fetch-Site: cross-site"]).status == 200)
             for wrong in [

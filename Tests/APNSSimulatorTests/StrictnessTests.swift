@@ -1,7 +1,8 @@
-import APNSSimulator
 import Foundation
 import TestSupport
 import Testing
+
+@testable import APNSSimulator
 
 private func push(issuedAgo seconds: Int) -> Push {
     Push { $0.authorize(TestTokens.unsigned(issuedAt: TestTokens.now - seconds)) }
@@ -86,7 +87,7 @@ struct StrictnessTests {
             let sequence = [foreign, foreign, Push(), foreign, gone, gone, gone, foreign, foreign, Push()]
             let answers = try await curl(server, sequence)
             #expect(answers.map(\.connects) == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1])
-            try server.settings.change("error-limit=off,bad-token-limit=off")
+            try server.service.settings.change("error-limit=off,bad-token-limit=off")
             let patient = try await curl(server, Array(repeating: Push(token: "abcd"), count: 120))
             #expect(patient.count == 120 && patient.dropFirst().allSatisfy { $0.connects == 0 })
         }
@@ -100,7 +101,7 @@ struct StrictnessTests {
             #expect(answers.map(\.reason) == [nil] + Array(repeating: "ExpiredProviderToken", count: 3))
             #expect(answers.map(\.connects) == [1, 0, 0, 0])
             #expect(try await push(issuedAgo: 10).send(to: server).status == 200)
-            try server.settings.change("expired-wedge=off")
+            try server.service.settings.change("expired-wedge=off")
             #expect(try await curl(server, sequence).map(\.status) == [200, 403, 200, 200])
         }
     }
@@ -114,7 +115,7 @@ struct StrictnessTests {
             #expect(answers.map(\.reason) == [nil, nil, nil, refused, refused])
             #expect(answers.last?.status == 429 && answers.map(\.connects) == [1, 0, 0, 0, 0])
             #expect(try await curl(server, [third, first]).map(\.status) == [200, 200])
-            try server.settings.change("token-interval=off")
+            try server.service.settings.change("token-interval=off")
             #expect(try await curl(server, [first, second, third]).map(\.status) == [200, 200, 200])
         }
     }
@@ -128,7 +129,7 @@ struct StrictnessTests {
             for (seconds, reason) in expected {
                 #expect(try await push(issuedAgo: seconds).send(to: server).reason == reason)
             }
-            try server.settings.change("token-age=off")
+            try server.service.settings.change("token-age=off")
             for seconds in [100_000, -100_000] {
                 #expect(try await push(issuedAgo: seconds).send(to: server).status == 200)
             }
@@ -140,7 +141,7 @@ struct StrictnessTests {
         try await withSimulator {
             $0.devices = try Self.devices()
         } _: { server in
-            server.addDevices([
+            server.service.devices.add([
                 try RegisteredDevice("token=\(Self.foreign),topic=com.example.third,environment=sandbox"),
                 try RegisteredDevice("token=\(deviceToken("cc")),topic=com.example.app,environment=sandbox"),
                 try RegisteredDevice("token=\(deviceToken("dd")),topic=com.example.app,state=expired"),
@@ -157,7 +158,7 @@ struct StrictnessTests {
             #expect(answers.first?.status == 410 && answers.first?.member("timestamp") as? Int == 1_700_000_000_123)
             let now = Date().timeIntervalSince1970 * 1000
             #expect(answers[5].status == 410 && abs((answers[5].member("timestamp") as? Double ?? 0) - now) < 60_000)
-            try server.settings.change("registered-only=on")
+            try server.service.settings.change("registered-only=on")
             #expect(try await Push().send(to: server).reason == "BadDeviceToken")
             #expect(try await push(token: Self.foreign, topic: "com.example.other").send(to: server).status == 200)
         }
@@ -178,8 +179,8 @@ struct StrictnessTests {
             #expect(answers.map(\.status) == [200, 200, 400, 200] && answers[2].reason == "TopicDisallowed")
             #expect(answers[2].connects == 0)
             #expect(try await new.send(to: server).status == 200)
-            server.setTopics(["com.example.app"])
-            try server.settings.change("bind-topics=off")
+            server.service.topics = ["com.example.app"]
+            try server.service.settings.change("bind-topics=off")
             #expect(try await curl(server, [Push(), more, new]).map(\.status) == [200, 200, 200])
         }
     }
@@ -299,9 +300,9 @@ struct CredentialStrictnessTests {
                 }
                 let answer = try await push.send(to: server)
                 #expect(answer.reason == reason && answer.status == (reason == nil ? 200 : 403), "\(name)")
-                try server.settings.change("environment=sandbox")
+                try server.service.settings.change("environment=sandbox")
                 #expect(try await push.send(to: server).status == 200, "\(name)")
-                try server.settings.change("environment=production")
+                try server.service.settings.change("environment=production")
             }
         }
     }
@@ -315,7 +316,7 @@ struct StateControlTests {
             let settings = #"{"settings":"error-limit=5,environment=sandbox"}"#
             let changed = try await server.ask("PATCH", "/settings", settings).json["settings"] as? String
             #expect(changed?.contains("error-limit=5") == true)
-            #expect(server.settings.environment == .sandbox)
+            #expect(server.service.settings.environment == .sandbox)
             let wrong = try await server.ask("PATCH", "/settings", #"{"settings":"error-limit=none"}"#)
             #expect(wrong.status == 400)
             #expect(try wrong.error?.hasPrefix("setting 'error-limit=none': error-limit: must be") == true)

@@ -19,7 +19,7 @@ struct FeedbackServerTests {
             #expect(first.bytes == (1...200).flatMap { FeedbackTests.tuple($0) } && first.isClean)
             let second = try await drain(server)
             #expect(second.bytes.isEmpty && second.isClean)
-            server.addFeedback([FeedbackTests.record(7, 8)])
+            server.service.addFeedback([FeedbackTests.record(7, 8)])
             #expect(try await drain(server).bytes == FeedbackTests.tuple(7, 8))
             let account = server.account.feedback
             #expect(account.connections == 3 && account.served == 201 && account.waiting == 0)
