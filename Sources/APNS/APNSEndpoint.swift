@@ -117,9 +117,7 @@ public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
 ///
 /// Source: Apple, "Sending channel management requests to APNs", "Establish a connection to APNs".
 extension APNSEndpoint {
-    /// Manages the channels of ``production``.
     public static let productionChannels = APNSEndpoint(host: "api-manage-broadcast.push.apple.com", port: 2196)
-    /// Manages the channels of ``sandbox``.
     public static let sandboxChannels = APNSEndpoint(host: "api-manage-broadcast.sandbox.push.apple.com", port: 2195)
 
     /// The endpoint that manages the channels of broadcasts sent here. For servers that are not Apple's: this endpoint.

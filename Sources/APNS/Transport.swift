@@ -3,7 +3,6 @@ import TLS
 
 /// The receiver of a transport's events. Called on the transport's event loop.
 public protocol TransportDelegate: AnyObject {
-    /// Called when a notification has completed.
     func transport(_ transport: any Transport, completed tag: UInt64, with result: RequestResult)
     /// Called when the capacity or the connections have changed.
     func transportChanged(_ transport: any Transport)

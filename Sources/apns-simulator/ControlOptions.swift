@@ -52,7 +52,6 @@ struct ControlOptions: ParsableArguments {
         }
     }
 
-    /// - Parameter port: the control port.
     func inbox(port: Int) -> String {
         let host = controlHost ?? "127.0.0.1"
         // A server can listen on these two addresses, but clients cannot connect to them.

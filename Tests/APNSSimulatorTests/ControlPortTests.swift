@@ -5,7 +5,6 @@ import Testing
 
 @testable import APNSSimulator
 
-/// A request to the control port, sent by curl.
 struct ControlRequest {
     let status: Int
     let text: String

@@ -11,7 +11,6 @@ struct HPACKScript {
 
     init(seed: UInt64) { generator = SeededGenerator(seed: seed) }
 
-    /// Returns a block and its fields.
     mutating func block() -> (bytes: [UInt8], fields: [HPACKComparison.Field]) {
         var (bytes, fields): ([UInt8], [HPACKComparison.Field]) = ([], [])
         if number(0..<6) == 0 {
@@ -28,7 +27,6 @@ struct HPACKScript {
         return (bytes, fields)
     }
 
-    /// Returns a damaged copy of a block.
     mutating func damaged(_ block: [UInt8]) -> [UInt8] {
         var block = block
         for _ in 0..<number(1..<4) {

@@ -12,7 +12,6 @@ final class HeaderDecoder {
 
     deinit { nghttp2_hd_inflate_del(inflater) }
 
-    /// Sets SETTINGS_HEADER_TABLE_SIZE.
     func limit(_ size: Int) { nghttp2_hd_inflate_change_table_size(inflater, size) }
 
     func decode(_ block: [UInt8]) throws(Failure) -> [HeaderField] {

@@ -22,12 +22,10 @@ struct RequestHeadersTests {
         return (seen.frames(.headers).map(\.headers), bodies, "127.0.0.1:\(port)")
     }
 
-    /// Returns the values of a field in all requests.
     private func values(_ name: String, of notifications: [Notification]) async throws -> [String] {
         try await sent(notifications).requests.flatMap { $0 }.filter { $0.name == name }.map(\.value)
     }
 
-    /// Returns an example notification for each value, with the change.
     private func examples<Value>(
         _ values: some Sequence<Value>, _ change: (inout Notification, Value) throws -> Void
     ) rethrows -> [Notification] {

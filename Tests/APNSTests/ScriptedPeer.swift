@@ -8,7 +8,6 @@ import TestSupport
 
 /// A server whose script, from a test, handles each connection and frame. It records what it receives.
 final class ScriptedPeer: LoopBound {
-    /// An event that the script receives.
     enum Event: Sendable {
         /// TLS is set up.
         case connected

@@ -94,7 +94,6 @@ public struct ConnectionPoolState {
         max(0, outgoing - configuration.maximumConnections, min(outgoing, ready + outgoing - wanted))
     }
 
-    /// Returns true if a connection last used at this time is superfluous.
     public func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
         outgoing == 0 && usable > configuration.minimumConnections && now - lastUsed >= configuration.idleTimeout
     }

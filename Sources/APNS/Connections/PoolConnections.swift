@@ -196,7 +196,6 @@ public final class PoolConnections<Owner: PooledTransport> {
         for _ in 0..<state.connectionsToOpen(now: now) { open() }
     }
 
-    /// Opens another connection, if that is allowed now.
     public func openAnother(now: NIODeadline) {
         state.wantConnection()
         open(now: now)

@@ -18,9 +18,9 @@ public struct APNSCertificate: Sendable, Equatable {
     /// The environments that the certificate is marked for; empty if it is marked for none.
     public let environments: Set<APNSEnvironment>
     public let commonName: String?
-    /// The start of its validity, in seconds since 1970; nil if the date cannot be read.
+    /// In seconds since 1970; nil if the date cannot be read.
     public let notBefore: Int64?
-    /// The end of its validity, in seconds since 1970; nil if the date cannot be read.
+    /// In seconds since 1970; nil if the date cannot be read.
     public let notAfter: Int64?
 
     package enum Extension {

@@ -96,7 +96,6 @@ public final class ProviderTokenSource: Sendable {
 }
 
 extension ProviderTokenSource: CustomStringConvertible, CustomReflectable {
-    /// The key and the team; no part of the tokens or the key.
     public var description: String { "provider tokens (key \(keyID), team \(teamID))" }
 
     public var customMirror: Mirror { Mirror(self, children: ["keyID": keyID, "teamID": teamID]) }

@@ -233,7 +233,6 @@ extension ConnectionPool {
     @dynamicMemberLookup
     public struct Configuration: Sendable {
         public var connections: PoolConfiguration
-        /// The limits of each connection.
         public var limits = HTTP2Limits()
         /// An unanswered request is cancelled after this time.
         public var requestTimeout = TimeAmount.seconds(20)

@@ -221,7 +221,6 @@ struct HTTP2ConnectionState {
 }
 
 extension HTTP2ConnectionState {
-    /// Returns the error for a connection that the server closed.
     func closedByPeer(_ endpoint: APNSEndpoint) -> APNSConnectionError {
         switch phase {
         case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)

@@ -47,7 +47,6 @@ struct HTTP2ErrorCode: RawRepresentable, Equatable {
     static let enhanceYourCalm = HTTP2ErrorCode(rawValue: 0xB)
 }
 
-/// The server's violation of HTTP/2.
 enum HTTP2Violation: Error {
     /// Ends the session with a GOAWAY (RFC 9113 §5.4.1).
     case connection(HTTP2ErrorCode, String)

@@ -129,7 +129,6 @@ final class HTTP2Session {
         control.goAway(code)
     }
 
-    /// See ``HTTP2Streams/blockage(dueBefore:window:)``.
     func blockage(dueBefore limit: NIODeadline) -> Blockage? {
         streams.blockage(dueBefore: limit, window: peer.window)
     }

@@ -58,7 +58,6 @@ struct PathHealth {
         return true
     }
 
-    /// Records that a connection has closed.
     mutating func recordEnd(of connection: HTTP2Connection, now: NIODeadline) {
         record(connection, now: now)
         unanswered.forget(connection: connection.id)

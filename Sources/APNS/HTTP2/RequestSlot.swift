@@ -25,7 +25,6 @@ struct RequestSlot {
     var retryAfter: Int32 = -1
     /// `content-length`; -1 if there was none.
     var contentLength: Int64 = -1
-    /// True if the response has an `apns-id`.
     var hasID = false
     /// The response's `apns-unique-id`, if it is kept.
     var uniqueID: APNSID?

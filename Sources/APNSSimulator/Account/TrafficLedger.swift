@@ -119,7 +119,6 @@ package struct GatewayCounters: TrafficCounters {
     package internal(set) var refusedClients = 0
     /// Connections that the gateway closed, also without an error packet.
     package internal(set) var closes = 0
-    /// Connections that a rule reset.
     package internal(set) var resets = 0
     /// Connections on which a rule stopped reading.
     package internal(set) var hangs = 0
@@ -162,7 +161,6 @@ package struct FeedbackAccount: Encodable, Sendable {
     package internal(set) var refusedClients = 0
     /// Records that were sent, also partly. They are no longer kept.
     package internal(set) var served = 0
-    /// Records waiting to be served.
     package internal(set) var waiting = 0
     /// Records that were dropped before they were served, because a million newer ones arrived.
     package internal(set) var forgotten = 0

@@ -73,7 +73,6 @@ package final class SimulatedAuthority: Sendable {
             ownExtensions: PushCertificateExtensions.make(bundleID: topic, otherTopics: otherTopics))
     }
 
-    /// The key of ``signingKeyPEM``, for verifying provider tokens.
     package func providerKey() throws(SimulatorError) -> ProviderKey {
         try ProviderKey(keyID: Self.keyID, teamID: Self.teamID, pem: signingKeyPEM)
     }

@@ -38,7 +38,6 @@ package struct GatewayAction: RuleAction {
     package enum Identifier: String, CaseIterable, Sendable {
         /// The notification that met the rule; with status 10 the last accepted one.
         case own
-        /// 0.
         case zero = "0"
         /// The bitwise complement of the notification's identifier, which the client probably did not send.
         case wrong

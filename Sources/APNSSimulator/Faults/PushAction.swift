@@ -73,7 +73,6 @@ package struct PushAction: RuleAction {
     /// True if the notification counts as accepted although its answer is never sent. Rules can set it for `reset`, `drop` and `silence`.
     package var accepts = false
     package var delay: AnswerDelay?
-    /// The lowered stream limit.
     package var streams: Int?
     /// The stream limit stays lowered for this time, in microseconds; `nil` for the rest of the connection.
     package var streamsDuration: Int64?

@@ -63,7 +63,6 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
 package protocol RuleAction: Equatable, Sendable {
     /// The values of the key `at`. The first is the default. If there is only one, rules do not have this key.
     static var points: [RulePoint] { get }
-    /// The conditions that a rule at this point can have.
     static func conditions(at point: RulePoint) -> [RuleCondition]
     /// Reads the keys that describe the effect.
     init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)

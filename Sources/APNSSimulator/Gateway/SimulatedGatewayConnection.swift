@@ -269,10 +269,8 @@ struct GatewayEnding {
         self.init(sent + (packet.lingers ? [] : [.close]), at: now, delay: delay)
     }
 
-    /// The time of the next step; nil if there is none.
     var nextTime: Int64? { steps.isEmpty ? nil : due }
 
-    /// Returns the next step, if it is due.
     mutating func next(at now: Int64) -> SocketStep? {
         guard due <= now, let step = steps.popFirst() else { return nil }
         if case .write? = steps.first { due = now + Self.gap }

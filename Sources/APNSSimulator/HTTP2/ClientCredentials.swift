@@ -54,7 +54,6 @@ struct TopicFacts: Sendable, Equatable {
         grant.scope.topics.map { topics in names.contains { topics.contains($0) } } ?? true
     }
 
-    /// True for the topic of a Wallet pass or order.
     var isOfWallet: Bool { name.hasPrefix("pass.") || name.hasPrefix("order.") }
 }
 

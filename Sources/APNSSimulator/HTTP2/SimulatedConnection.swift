@@ -10,7 +10,6 @@ final class SimulatedConnection: SimulatorConnection {
     private let credentials: ClientCredentials
     /// The number of the connection, from 1.
     private let number: Int
-    /// The fault of the connection; `nil` if it works.
     private var fault: PushAction.ConnectionFault?
     /// nil on a connection that never speaks HTTP/2.
     private var session: HTTP2ServerSession?

@@ -6,7 +6,6 @@
 struct StreamLimit {
     private let initial: Int
     private let maximum: Int
-    /// The limit after an error; nil for no change.
     private let afterError: Int?
     private var isTrusted: Bool
     private var isPenalized = false

@@ -17,9 +17,7 @@ enum JSONObjectCheck {
 
     /// The top-level members that the binary gateway checks.
     struct Members {
-        /// True if there is an `aps` object.
         var hasAPS = false
-        /// True if the only member of `aps` is `content-available`.
         var hasContentAvailableOnly = false
         /// The value of the sought member as text, without the quotes of a string.
         var sought: UnsafeBufferPointer<UInt8>?

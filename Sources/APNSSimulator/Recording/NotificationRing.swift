@@ -82,7 +82,6 @@ struct NotificationRing: Sendable {
         return true
     }
 
-    /// Returns the newest entries before a number, newest first.
     func newest(before sequence: UInt64, atMost limit: Int) -> [NotificationPage.Entry] {
         // Deleted entries keep their places, so positions follow from the numbers.
         let excluded = sequence > newest ? 0 : newest - sequence + 1

@@ -1,7 +1,6 @@
 import NIOCore
 import Synchronization
 
-/// The open connections of a server.
 final class OpenConnections: Sendable {
     private let channels = Mutex<[ObjectIdentifier: any Channel]>([:])
 

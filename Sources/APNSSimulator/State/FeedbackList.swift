@@ -51,7 +51,6 @@ struct FeedbackList: Sendable {
 
     var count: Int { times.count }
 
-    /// The waiting records, in the order of serving.
     var waiting: [FeedbackRecord] {
         order[first...].compactMap { token in times[token].map { FeedbackRecord(token: token, seconds: $0) } }
     }

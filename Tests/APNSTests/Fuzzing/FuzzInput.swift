@@ -14,7 +14,6 @@ struct FuzzInput {
         case frames(Int)
         /// Submits a request of a kind; see ``FuzzRequest``.
         case submit(Int)
-        /// Cancels a request.
         case cancel(Int)
         /// Frees the slot of a request, even if it has not ended.
         case lose(Int)
@@ -68,7 +67,6 @@ struct FuzzInput {
     /// True if the session soon runs out of stream identifiers.
     let isLast: Bool
 
-    /// The maximum number of steps of a program.
     static let maximumSteps = 63
 
     init(_ bytes: [UInt8]) {

@@ -67,7 +67,6 @@
         return output.count
     }
 
-    /// Returns the complete frames of a server.
     private func frames(_ server: ArraySlice<UInt8>) -> [[UInt8]] {
         var (rest, frames): (ArraySlice<UInt8>, [[UInt8]]) = (server, [])
         while rest.count >= 9 {

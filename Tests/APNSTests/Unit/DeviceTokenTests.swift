@@ -87,7 +87,6 @@ struct DeviceTokenTests {
         ])
     func refused(text: String, error: DeviceToken.Invalid) { #expect(throws: error) { try DeviceToken(text) } }
 
-    /// `abababab abababab …`
     private static let groups = Array(repeating: "abababab", count: 8).joined(separator: " ")
     private static let (one, other) = (String(repeating: "ab", count: 32), String(repeating: "cd", count: 32))
     private static let base64 = "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="

@@ -13,7 +13,6 @@ struct HPACKDecoderTests {
     struct Example: Sendable, CustomTestStringConvertible {
         var section: String
         var blocks: [Block]
-        /// The size of the table.
         var tableSize = 4096
         var testDescription: String { section }
     }

@@ -12,7 +12,6 @@ struct HTTP2ReferenceTests {
 
     private enum Comparison: Equatable {
         case equal
-        /// Equal until a difference that HTTP/2 allows.
         case equalUntil(Difference)
         case different([String], piece: Int)
     }

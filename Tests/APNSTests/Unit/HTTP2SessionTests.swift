@@ -127,7 +127,6 @@ struct HTTP2SessionTests {
         #expect(client.view.leaves == Self.protocolError)
     }
 
-    /// HEADERS with status 400 and these fields.
     private static func refusal(_ fields: [(String, String)], ends: Bool = true) -> HTTP2Frame {
         .headers(1, [(":status", "400")] + fields, ends: ends)
     }

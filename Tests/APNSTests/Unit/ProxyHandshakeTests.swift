@@ -11,7 +11,6 @@ struct ProxyHandshakeTests {
         ProxyHandshake(to: endpoint, credentials: credentials)
     }
 
-    /// Returns the outcome of an answer that arrives in pieces of this size.
     private func outcome(
         _ answer: String, pieces size: Int, _ credentials: HTTPProxy.Credentials? = nil
     ) -> ProxyHandshake.Step {

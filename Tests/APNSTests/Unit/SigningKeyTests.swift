@@ -5,7 +5,6 @@ import Testing
 @testable import APNS
 
 extension SigningKey {
-    /// Returns a key of the test certificates, by default the one with the identifier ABC123DEFG.
     static func example(_ file: String = "AuthKey_ABC123DEFG.p8") throws -> SigningKey {
         try SigningKey(pem: TestCertificates.contents(file))
     }
