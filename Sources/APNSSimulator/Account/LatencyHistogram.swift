@@ -47,17 +47,11 @@ package struct LatencyHistogram: Equatable, Sendable {
 }
 
 extension LatencyHistogram: Encodable {
-    private enum Key: CodingKey {
-        case count, p50Microseconds, p99Microseconds, p999Microseconds, maximumMicroseconds
-    }
-
     package func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: Key.self)
-        try container.encode(count, forKey: .count)
-        try container.encode(quantile(0.5), forKey: .p50Microseconds)
-        try container.encode(quantile(0.99), forKey: .p99Microseconds)
-        try container.encode(quantile(0.999), forKey: .p999Microseconds)
-        try container.encode(maximum, forKey: .maximumMicroseconds)
+        try [
+            "count": Int64(count), "p50_microseconds": quantile(0.5), "p99_microseconds": quantile(0.99),
+            "p999_microseconds": quantile(0.999), "maximum_microseconds": maximum,
+        ].encode(to: encoder)
     }
 }
 
