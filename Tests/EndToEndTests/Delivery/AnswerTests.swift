@@ -68,56 +68,6 @@ extension EndToEnd {
             #expect(result.worker.possibleDuplicates == 0)
         }
 
-        @Test("a job that has used all its attempts becomes a dead letter")
-        func attempts() async throws {
-            let job = TestJob.text(TestJob.token("5", 1), #""max_attempts":3,"#)
-            let fannedOut =
-                #"{"tokens":["\#(TestJob.token("5", 2))","\#(TestJob.token("a", 1))"],"max_attempts":2,"payload":{}}"#
-            let (redis, simulator) = try await startServers(rules: ["prefix=5,answer=429"])
-            let worker = try WorkerProcess(redis, simulator)
-            try redis.push([job, fannedOut])
-            let good = try await redis.pushGoodOnes(until: "both have ended") {
-                try QueueContents(redis).dead.count == 2
-            }
-            let (account, queue, _) = try await redis.stop(worker, simulator)
-            #expect(account.delivered == 1 + good && account.dead == 2)
-            // The first failure spends none, nor does one after which nothing else was delivered.
-            #expect(account.retried >= 3 + 2)
-            #expect(queue.deadReasons == ["AttemptsExhausted": 2])
-            let letters = queue.dead.sorted { $0.attempts > $1.attempts }
-            #expect(letters.map(\.attempts) == [3, 2])
-            #expect(letters.map { String(decoding: $0.original, as: UTF8.self) } == [job, fannedOut])
-        }
-
-        @Test("a payload over the limit is not sent: 4096 bytes, or 5120 for voip")
-        func payloads() async throws {
-            func job(_ number: Int, bytes: Int, _ members: String = "") -> String {
-                let payload = TestJob.payload(bytes: bytes)
-                return #"{\#(members)"token":"\#(TestJob.token("a", number))","payload":\#(payload)}"#
-            }
-            let voip = #""push_type":"voip","#
-            let tooLarge = [job(1, bytes: 4097), job(2, bytes: 5121, voip)]
-            let result = try await Self.deliver(tooLarge + [job(3, bytes: 4096), job(4, bytes: 5120, voip)])
-            #expect(result.worker.delivered == 2 && result.simulator.requests == 2)
-            #expect(result.queue.deadReasons == ["PayloadTooLarge": 2])
-            #expect(Set(result.queue.dead.map(\.original)) == Set(tooLarge.map { Array($0.utf8) }))
-        }
-
-        @Test("a push type that needs its own topic gets it, and other types are not paused")
-        func topics() async throws {
-            let types = [
-                "voip": "{}", "complication": "{}", "location": "{}", "background": #"{"aps":{"content-available":1}}"#,
-                "liveactivity": #"{"aps":{"event":"update","timestamp":1,"content-state":{}}}"#,
-                "widgets": #"{"aps":{"content-changed":true}}"#, "controls": #"{"aps":{"content-changed":true}}"#,
-                "fileprovider": #"{"container-identifier":"x"}"#, "pushtotalk": "{}",
-            ]
-            let jobs = types.enumerated().map {
-                #"{"push_type":"\#($1.key)","token":"\#(TestJob.token("a", $0))","payload":\#($1.value)}"#
-            }
-            let result = try await Self.deliver(jobs + TestJob.many(50, prefix: "b"))
-            #expect(result.worker.delivered == types.count + 50 && result.worker.deferred == 0)
-        }
-
         @Test("tokens of any length arrive whole, are marked whole, and appear whole in the results")
         func longTokens() async throws {
             let tokens = [64, 160, 256, 512, 2048].map { String(repeating: "ab", count: $0 / 2) }
@@ -132,19 +82,6 @@ extension EndToEnd {
             #expect(Set(result.simulator.acceptedByToken.keys) == Set(tokens + others))
             #expect(result.queue.invalidTokens == [gone])
             #expect(Set(try storedResults(result.redis).compactMap { $0["token"] }) == Set(tokens + others + [gone]))
-        }
-
-        @Test("an expired notification is neither sent nor retried")
-        func expired() async throws {
-            let soon = Int(Date().timeIntervalSince1970) + 2
-            let result = try await Self.deliver(
-                TestJob.many(5, prefix: "a", members: #""expiration":1000000000,"#)
-                    + TestJob.many(5, prefix: "5", members: #""expiration":\#(soon),"#)
-                    + TestJob.many(5, prefix: "b", members: #""expiration":0,"#)
-                    + [#"{"tokens":["aa","bb","cc"],"expiration":1,"payload":{}}"#],
-                rules: ["prefix=5,answer=503"], options: ["--max-attempts", "1000"])
-            #expect(result.worker.expired == 5 + 5 + 3 && result.worker.delivered == 5)
-            #expect(result.queue.dead.isEmpty)
         }
 
         @Test("broken connections and streams lose nothing, and every possible duplicate is counted")

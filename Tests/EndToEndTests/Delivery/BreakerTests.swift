@@ -15,53 +15,6 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// Bad jobs beside good ones of the same app.
-        struct Bad: Sendable {
-            let answer: String
-            var count = 1
-            /// The other members of the bad jobs.
-            var members = ""
-            /// The word with which the log names the culprit.
-            var culprit: String?
-            /// The condition that the queue must meet in the end.
-            var keeps: @Sendable (QueueContents) -> Bool = { _ in true }
-        }
-
-        @Test(
-            "each good job is delivered at once although bad ones are in front of it, and the culprit is named",
-            arguments: [
-                Bad(answer: "InvalidProviderToken"), Bad(answer: "BadTopic,body=empty"),
-                Bad(answer: "ServiceUnavailable", count: 200),
-                // Calls to tokens of alerts.
-                Bad(
-                    answer: "DeviceTokenNotForTopic", count: 300, members: #""push_type":"voip","#, culprit: "voip",
-                    keeps: { $0.invalidTokens.isEmpty }),
-                // A campaign of another environment.
-                Bad(
-                    answer: "BadDeviceToken", count: 500, members: #""campaign":"bad","#, culprit: "bad",
-                    keeps: { $0.dead.isEmpty }),
-            ])
-        func stopNone(bad: Bad) async throws {
-            let (redis, simulator) = try await startServers(rules: ["prefix=b,answer=\(bad.answer)"])
-            // A held token is tried again only after ten minutes.
-            let worker = try WorkerProcess(redis, simulator, ["--retry-cap", "1h"])
-            try redis.push(TestJob.many(1, prefix: "a"))
-            try await redis.has(1)
-            try redis.push(TestJob.many(bad.count, prefix: "b", members: bad.members))
-            var longest = Duration.zero
-            for number in 2...60 {
-                let start = ContinuousClock.now
-                try redis.push([TestJob.text(TestJob.token("a", number))])
-                try await redis.has(number)
-                longest = max(longest, ContinuousClock.now - start)
-            }
-            #expect(longest < .seconds(2), "\(longest)")
-            if let culprit = bad.culprit { try await worker.logs("scope_slow", culprit) }
-            #expect(bad.keeps(try QueueContents(redis)))
-            _ = try await worker.stop()
-            #expect(worker.lines(of: "not_ready").isEmpty)
-        }
-
         /// A class of answers to bad jobs, in an app of its own.
         private struct Class {
             let rule: String
@@ -159,23 +112,6 @@ extension EndToEnd {
             let queue = try QueueContents(redis)
             #expect(queue.isSettled && queue.dead.isEmpty)
             #expect(try await simulator.stop().distinctTokens == 2200)
-        }
-
-        @Test("a worker in the wrong environment marks none of 40,000 tokens, and continues once it is corrected")
-        func wrongEnvironment() async throws {
-            let redis = try RedisServer()
-            let wrong = try await SimulatorProcess(rules: ["answer=BadDeviceToken"], manyTokens: true)
-            try redis.push(TestJob.many(40_000))
-            let worker = try WorkerProcess(redis: redis.url, endpoint: wrong.port, options: ["--lanes", "2"])
-            try await worker.logs("scope_slow", "BadDeviceToken")
-            // Probes continue and get the same answer.
-            let before = try await wrong.account().requests
-            try await eventually("probes are made") { try await wrong.account().requests >= before + 3 }
-            _ = try await worker.stop()
-            let queue = try QueueContents(redis)
-            #expect(queue.invalidTokens.isEmpty, "\(queue.invalidTokens.count) tokens were marked")
-            #expect(queue.dead.isEmpty && queue.jobs.count + queue.retries.count == 40_000)
-            #expect(try await wrong.stop().requests < 8000)
         }
 
         @Test("an app that an operator paused sends nothing until it is resumed, and its notifications may expire")

@@ -71,24 +71,6 @@ extension EndToEnd {
             #expect(accepted.broadcasts == 2 && accepted.answers == ["200": 12, "400 ChannelNotRegistered": 1])
         }
 
-        @Test("jobs that a channel does not accept are refused by the worker or by APNs, with the reason")
-        func refusals() async throws {
-            let channel = try await createChannel()
-            let payload = #""payload":{"aps":{"event":"update","timestamp":1,"content-state":{}}}"#
-            try redis.push([
-                #"{"id":"expires","channel":"\#(channel)","expiration":"1h",\#(payload)}"#,
-                #"{"id":"alert","channel":"\#(channel)","push_type":"alert",\#(payload)}"#,
-                #"{"id":"path","channel":"\#(channel)","topic":"com.example.app/../x",\#(payload)}"#,
-                #"{"id":"other","channel":"\#(channel)","topic":"com.example.other",\#(payload)}"#,
-            ])
-            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
-            #expect(account.delivered == 0 && account.dead == 4)
-            let queue = try QueueContents(redis)
-            #expect(
-                queue.deadReasons == ["BadExpirationDate": 1, "InvalidPushType": 1, "BadTopic": 1, "TopicMismatch": 1])
-            #expect(try await simulator.stop().answers == ["400 BadExpirationDate": 1, "403 TopicMismatch": 1])
-        }
-
         @Test("an app without the capability keeps its broadcasts waiting, and nothing else")
         func notEnabled() async throws {
             let other = try await SimulatorProcess(rules: ["prefix=ab,answer=200", "answer=FeatureNotEnabled"])

@@ -65,21 +65,6 @@ extension EndToEnd {
             #expect(workers.map { $0.lines(of: "provider_token_signed").count }.reduce(0, +) == 1)
         }
 
-        @Test("a token from Redis is verified, and a worker that finds one of another key signs its own")
-        func hostile() async throws {
-            let (redis, simulator) = try await startServers()
-            let now = Self.now
-            let pem = try Data(contentsOf: URL(filePath: TestCertificates.path("server-key.pem")))
-            let token = try ProviderToken(
-                key: SigningKey(pem: pem), keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: now)
-            try redis.run("SET", "push:" + Self.key, "\(now) \(token.jwt)")
-            try redis.push(TestJob.many(50))
-            let worker = try WorkerProcess(redis, simulator, ["--exit-when-done"])
-            #expect(try await worker.finish().delivered == 50)
-            #expect(worker.log.contains("event=provider_token_untrusted"), "\(worker.log)")
-            #expect(try await simulator.stop().answers == ["200": 50])
-        }
-
         @Test(
             "the next key is used when APNs refuses the first, unknown or of the other environment, and nothing is deferred",
             arguments: ["InvalidProviderToken", "BadEnvironmentKeyInToken"])
@@ -103,23 +88,6 @@ extension EndToEnd {
                 worker.lines(of: "key_refused").contains { $0.contains("OLDKEY1234") && $0.contains(reason) },
                 "\(worker.log)")
             #expect(try redis.run("EXISTS", "push:{shared}:apps:default:paused") == 0)
-        }
-
-        @Test("when both keys are refused the app is paused")
-        func bothRefused() async throws {
-            let (redis, simulator) = try await startServers()
-            let stranger = try TestCertificates.path("server-key.pem")
-            let worker = try WorkerProcess(
-                redis, simulator,
-                environment: [
-                    "APNS_WORKER_KEY": stranger, "APNS_WORKER_KEY_ID": "OLDKEY1234",
-                    "APNS_WORKER_NEXT_KEY": stranger, "APNS_WORKER_NEXT_KEY_ID": "NEWKEY1234",
-                ])
-            try redis.push(TestJob.many(20))
-            try await eventually("the credential is slow") { try redis.counted("retried:InvalidProviderToken") > 0 }
-            _ = try await worker.stop()
-            let queue = try QueueContents(redis)
-            #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty)
         }
 
         @Test("a certificate can be PEM, PKCS#12, or base64 in variables", arguments: ["pem", "p12", "base64"])

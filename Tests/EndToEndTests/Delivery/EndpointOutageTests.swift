@@ -3,38 +3,37 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// An APNs that fails for a long time: every job waits, and all are delivered once it recovers.
-    @Suite("A failing APNs")
+    @Suite("An APNs that fails, or does not answer")
     struct EndpointOutageTests {
         private let redis: RedisServer
-        private let simulator: SimulatorProcess
 
-        init() async throws {
-            redis = try RedisServer()
-            simulator = try await SimulatorProcess(options: ["--initial-streams", "100", "--control-port", "0"])
-        }
+        init() throws { redis = try RedisServer() }
 
-        /// Returns a worker with one connection.
-        private func worker(_ options: [String] = []) throws -> WorkerProcess {
-            try WorkerProcess(redis, simulator, ["--admin-port", "0", "--max-connections", "1"] + options)
+        /// Returns an APNs that allows many streams before it has answered anything.
+        private func simulator(_ rule: String) async throws -> SimulatorProcess {
+            try await SimulatorProcess(rules: [rule], options: ["--initial-streams", "100", "--control-port", "0"])
         }
 
         private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
+
+        /// Waits until `status` reports exactly these problems.
+        private func reports(_ kinds: String...) async throws {
+            try await eventually("status reports \(kinds)") { try await FleetView(redis.url).kinds == kinds }
+        }
 
         @Test(
             "answers every request with a server error, for longer than ten attempts take: no job becomes a dead letter"
         )
         func serverErrors() async throws {
-            try await simulator.control("POST", "/rules", #"{"rule":"answer=503"}"#)
-            let worker = try worker(["--max-attempts", "1"])
+            let simulator = try await simulator("answer=503")
+            let worker = try WorkerProcess(
+                redis, simulator, ["--admin-port", "0", "--max-connections", "1", "--max-attempts", "1"])
             let port = try await worker.adminPort()
             try redis.push(TestJob.many(500))
             try await eventually("it is not ready") {
                 try await body(port).contains("- APNs accepts nothing of the app default: ServiceUnavailable (")
             }
-            try await eventually("status reports it") {
-                try await FleetView(redis.url).kinds == ["endpoint_slow localhost:\(simulator.port)"]
-            }
+            try await reports("endpoint_slow localhost:\(simulator.port)")
             let view = try await FleetView(redis.url)
             #expect(view.apps.first?.state == "unavailable")
             #expect(view.problems.first?.message.contains("503 ServiceUnavailable") == true, "\(view.problems)")
@@ -50,7 +49,7 @@ extension EndToEnd {
             try await simulator.control("DELETE", "/rules")
             try await redis.has(500)
             try await eventually("it is ready again") { try await body(port) == "ready\n" }
-            try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
+            try await reports()
             let (account, _, _) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 500 && account.dead == 0 && account.possibleDuplicates == 0)
             let lines = worker.log.split(separator: "\n")
@@ -58,62 +57,73 @@ extension EndToEnd {
             #expect(lines.count { $0.contains("event=scope_good") } >= 1)
         }
 
-        @Test("answers no request, for as long: no job becomes a dead letter, and few are sent again")
-        func silence() async throws {
-            try await simulator.control("POST", "/rules", #"{"rule":"answer=silence"}"#)
-            let worker = try worker(["--max-attempts", "2", "--request-timeout", "1000", "--max-streams", "20"])
+        @Test("answers nothing on its first connection: that is detected, and all is delivered after the deadline")
+        func wedge() async throws {
+            let simulator = try await simulator("at=connect,connection=1,answer=wedge")
+            let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0", "--results", "all"])
             let port = try await worker.adminPort()
-            try redis.push(TestJob.many(500))
-            try await eventually("it is not ready") {
-                try await body(port).contains("- the app default gets no answers from APNs (")
-            }
-            let before = try await simulator.account().requests
-            // Each probe has a new connection, and the pauses between connections grow.
-            try await eventually("probes go on") { try await simulator.account().requests >= before + 4 }
-            #expect(try await simulator.account().requests < 500)
-            // The problem is reported between probes, too.
-            try await eventually("it is reported between probes") {
-                try await body(port).contains("gets no answers from APNs")
-            }
-            try await eventually("status reports it") {
-                try await FleetView(redis.url).kinds == ["endpoint_slow localhost:\(simulator.port)"]
-            }
-            #expect(try QueueContents(redis).dead.isEmpty)
-            try await simulator.control("DELETE", "/rules")
-            try await redis.has(500)
-            try await eventually("it is ready again") { try await body(port) == "ready\n" }
+            try await eventually("it is ready") { try await body(port) == "ready\n" }
+            try redis.push(TestJob.many(20))
+            let start = ContinuousClock.now
+            try await reports("endpoint_slow localhost:\(simulator.port)")
+            let view = try await FleetView(redis.url)
+            #expect(view.apps.first?.state == "unavailable" && view.apps.first?.lanes_slow == 1)
+            try await redis.has(20)
+            // The deadline.
+            #expect(ContinuousClock.now - start > .seconds(19))
+            // It is not ready only after 30 s.
+            #expect(try await body(port) == "ready\n")
+            try await reports()
+            let page = try await MetricsTests.page(port)
+            #expect(page.sum("apns_worker_connection_failures_total", ["reason": "Unresponsive"]) == 1)
             let (account, _, accepted) = try await redis.stop(worker, simulator)
-            #expect(account.delivered == 500 && account.dead == 0)
-            #expect(account.possibleDuplicates == accepted.silenced && accepted.silenced < 500)
-            #expect(worker.log.split(separator: "\n").count { $0.contains(" error ") } == 1, "\(worker.log)")
+            #expect(account.delivered == 20 && account.retried == 20 && account.possibleDuplicates == 20)
+            #expect(accepted.connections == 2 && accepted.silenced == 20 && accepted.duplicates == 0)
+            // One log line at the beginning and one at the end.
+            let began = worker.lines(of: "scope_slow")
+            #expect(began.count == 1 && began.first?.contains(" error ") == true, "\(worker.log)")
+            #expect(worker.lines(of: "scope_good").count >= 1)
+            worker.expectComplaints(1...2)
         }
 
-        @Test(
-            "stops answering on one connection: its requests are repeated on another without spending an attempt",
-            arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates"])
-        func connection(reason: String) async throws {
-            try await simulator.control("POST", "/rules", "{\"rule\":\"connection=1,answer=\(reason)\"}")
-            let worker = try worker(["--max-attempts", "1", "--results", "all"])
-            try redis.push(TestJob.many(300))
-            try await redis.has(300)
-            let (account, _, accepted) = try await redis.stop(worker, simulator)
-            #expect(account.delivered == 300 && account.retried == 0 && account.deferred == 0 && account.dead == 0)
-            #expect(account.resent >= 1 && accepted.connections == 2)
-            #expect(worker.log.contains("event=connection_refused"))
-        }
-
-        @Test("is another server: an HTML page for every request slows the app down, and no attempt is spent")
-        func notAPNs() async throws {
-            try await simulator.control("POST", "/rules", #"{"rule":"answer=404,body=text"}"#)
-            let worker = try worker(["--max-attempts", "1"])
+        @Test("sends no SETTINGS: the worker is not ready within seconds, and no attempt is spent")
+        func noSettings() async throws {
+            let simulator = try await simulator("at=connect,answer=no-settings")
+            let worker = try WorkerProcess(
+                redis, simulator, ["--admin-port", "0", "--max-connections", "8", "--max-attempts", "1"])
             let port = try await worker.adminPort()
             try redis.push(TestJob.many(200))
-            try await worker.logs("scope_slow", "HTTP404")
-            try await eventually("it is not ready") { try await body(port).contains("HTTP404") }
+            try await eventually("it is not ready") {
+                try await body(port).contains("- the app default has no connection to APNs (")
+            }
+            try await worker.logs("apns_connection_failed", "SETTINGS", " endpoint=localhost:\(simulator.port) ")
+            try await reports("app_unconnected default")
+            #expect(try await FleetView(redis.url).apps.first?.failure?.contains("sent no HTTP/2 SETTINGS") == true)
+            #expect(worker.complaints.count <= 2, "\(worker.log)")
             try await simulator.control("DELETE", "/rules")
             try await redis.has(200)
+            let (account, _, accepted) = try await redis.stop(worker, simulator)
+            #expect(account.delivered == 200 && account.retried == 0 && account.possibleDuplicates == 0)
+            #expect(accepted.requests == 200)
+        }
+
+        @Test("never begins TLS: the worker gives up after connect_timeout, and tries again within reconnect_cap")
+        func silentServer() async throws {
+            let attempts = Counter()
+            let server = try await FaultProxy(to: redis.port) { _ in _ = attempts.next() }
+            try await server.begin(.blackHole)
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: server.port,
+                options: ["--connect-timeout", "200ms", "--reconnect-base", "10ms", "--reconnect-cap", "40ms"])
+            try redis.push(TestJob.many(3))
+            try await eventually("many connections are tried") { attempts.last >= 8 }
+            try await worker.logs("apns_connection_failed")
+            let line = try #require(worker.lines(of: "apns_connection_failed").first)
+            let pause = try #require(line.firstMatch(of: /retry_in_ms=(\d+)/).flatMap { Int($0.1) })
+            #expect(pause <= 40 && line.contains("200 ms"), "\(line)")
             let account = try await worker.stop()
-            #expect(account.delivered == 200 && account.dead == 0)
+            #expect(account.delivered == 0 && account.dead == 0)
+            #expect(try QueueContents(redis).jobs.count + QueueContents(redis).retries.count == 3)
         }
     }
 }

@@ -102,45 +102,6 @@ extension EndToEnd {
             }
         }
 
-        @Test("with status 410 and no reason end as dead letters among good ones, and mark no token")
-        func goneWithoutReason() async throws {
-            let answers: [String: Answer] = [
-                "c0": .status("410"), "c1": .status("410", "<html>Gone</html>"),
-                "c2": .status("410", #"{"reason":5,"timestamp":1700000000123}"#),
-                "c3": .status("410", #"{"reason":["Unregistered"]}"#), "c4": .status("410", "null"),
-                "c5": .status("410", #"{"reason":"\#(String(repeating: "x", count: 4000))"}"#),
-                "c6": .status("410", #"{"reason":"Shutdown"}"#),
-                // A megabyte that begins like a valid answer.
-                "c7": Answer(headers: [[":status", "410"]], body: Self.unregistered + " ", repeat: 40_000),
-            ]
-            let scene = try await Scene(answers)
-            try scene.redis.push(answers.keys.map { TestJob.text(TestJob.token($0, 1)) })
-            let good = try await scene.redis.pushGoodOnes(until: "all have ended") {
-                try QueueContents(scene.redis).dead.count == answers.count
-            }
-            let account = try await scene.worker.stop()
-            #expect(account.delivered == good && account.invalidToken == 0)
-            #expect(try QueueContents(scene.redis).invalidTokens.isEmpty)
-            _ = try await scene.server.stop()
-        }
-
-        @Test(
-            "from a proxy wipe no list: no token is marked, and no job dies",
-            arguments: [
-                (.status("410", "<html>Gone</html>"), "HTTP410"),
-                (Answer(body: "<html>signed in</html>"), "HTTP200"),
-            ] as [(Answer, String)])
-        func proxy(answer: Answer, reason: String) async throws {
-            let scene = try await Scene(["ff": answer])
-            try scene.redis.push(TestJob.many(400, prefix: "ff"))
-            try await scene.worker.logs("scope_slow", reason)
-            let account = try await scene.worker.stop()
-            let queue = try QueueContents(scene.redis)
-            #expect(account.delivered == 0 && account.invalidToken == 0 && account.dead == 0)
-            #expect(queue.invalidTokens.isEmpty && queue.jobs.count + queue.retries.count == 400)
-            _ = try await scene.server.stop()
-        }
-
         @Test("with status 200 and an apns-id, or no body, deliver, whatever else they contain")
         func delivered() async throws {
             let named = [[":status", "200"], ["apns-id", "x"]]
@@ -166,26 +127,6 @@ extension EndToEnd {
             #expect(
                 results.count == jobs.count && results.allSatisfy { $0["apns_unique_id"] == nil && $0["reason"] == nil }
             )
-        }
-
-        @Test("with temporary failures are retried, soon even if Retry-After is garbage")
-        func retried() async throws {
-            var answers: [String: Answer] = [
-                "a0": .status("500", #"{"reason":"Unregistered","timestamp":1700000000123}"#, times: 1),
-                "a1": .status("503", #"{"reason":410}"#, times: 1), "a2": .status("599", "BadDeviceToken", times: 1),
-            ]
-            for (number, value) in [
-                "soon", "-5", "", "0x10", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 99 Foo 9999",
-            ].enumerated() {
-                answers["b\(number)"] = .status(
-                    "429", #"{"reason":"TooManyRequests"}"#, more: [["retry-after", value]], times: 1)
-            }
-            let scene = try await Scene(answers, options: ["--exit-when-done"])
-            try scene.redis.push(
-                answers.keys.sorted().map { TestJob.text(TestJob.token($0, 1)) } + TestJob.many(50, prefix: "00"))
-            let (account, queue) = try await scene.finish()
-            #expect(account.delivered == answers.count + 50 && account.retried == answers.count)
-            #expect(account.possibleDuplicates == 0 && queue.invalidTokens.isEmpty && queue.dead.isEmpty)
         }
 
         @Test("that break HTTP are none, however often they come: their notifications wait or are dropped as uncertain")

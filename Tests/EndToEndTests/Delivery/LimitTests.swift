@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Limits")
+    @Suite("Limits and shares")
     struct LimitTests {
         @Test("a throttled device waits, and so do its later notifications; other devices do not")
         func throttled() async throws {
@@ -32,18 +32,6 @@ extension EndToEnd {
             #expect(account.retried == 1 && account.dead == 0)
         }
 
-        @Test("other workers also wait for a throttled device")
-        func throttledElsewhere() async throws {
-            let (redis, simulator) = try await startServers()
-            let until = Int(Date().timeIntervalSince1970 * 1000) + 4000
-            let device = TestJob.token("7", 1)
-            try redis.run("ZADD", "push:{shared}:throttled-tokens", "\(until)", device)
-            try redis.push([TestJob.text(device)] + TestJob.many(20, prefix: "a"))
-            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
-            #expect(Int(Date().timeIntervalSince1970 * 1000) >= until)
-            #expect(account.delivered == 21 && account.deferred == 1)
-        }
-
         @Test("an app's rate applies to all lanes of all workers, and each gets its share")
         func rate() async throws {
             let (redis, simulator) = try await startServers()
@@ -61,21 +49,64 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 600)
         }
 
-        @Test("the rate of one app does not slow another")
-        func rateOfOne() async throws {
-            let (redis, simulator) = try await startServers()
-            let worker = try WorkerProcess(
-                redis, simulator,
-                environment: BreakerTests.apps.merging(["APNS_WORKER_APPS_OTHER_MAX_PER_SECOND": "5"]) { $1 })
-            try redis.push(BreakerTests.jobs(2000, "other", prefix: "b") + BreakerTests.jobs(2000, "good", prefix: "a"))
-            try await eventually("the other app's jobs are delivered") {
-                try await simulator.account().accepted >= 2000
+        /// Returns the number of notifications of a campaign that were delivered.
+        private static func delivered(_ campaign: String, _ redis: RedisServer) throws -> Int {
+            try redis.connect().run("HGET", "push:{default}:campaign:\(campaign)", "delivered").number ?? 0
+        }
+
+        private static func jobs(_ tenant: String, _ numbers: Range<Int>, _ members: String = "") -> [String] {
+            numbers.map {
+                TestJob.text(
+                    TestJob.token(tenant, $0),
+                    #""id":"\#(tenant)\#($0)","fair":"\#(tenant)","campaign":"\#(tenant)",\#(members)"#)
             }
-            let queue = try QueueContents(redis)
-            #expect(queue.count("deferred:RateLimited") > 0 && queue.count("retried") == 0 && queue.dead.isEmpty)
+        }
+
+        /// Returns the first digits of the tokens of a recording, in its order.
+        private static func order(_ record: URL) throws -> [UInt8] {
+            let text = try Data(contentsOf: record)
+            var (order, start) = ([UInt8](), 0)
+            while let end = text.end(of: #""token":""#, from: start) {
+                order.append(text[end])
+                start = end
+            }
+            return order
+        }
+
+        @Test("a small tenant does not wait for the 100,000 jobs of another before it in the list")
+        func smallTenant() async throws {
+            let redis = try RedisServer()
+            let record = redis.directory.appending(path: "record")
+            let simulator = try await SimulatorProcess(
+                manyTokens: true, options: ["--delay", "20ms±5ms", "--record", record.path])
+            let (large, small) = (100_000, 200)
+            try redis.push(Self.jobs("a", 0..<large))
+            let worker = try WorkerProcess(
+                redis, simulator, ["--lanes", "1", "--max-connections", "1", "--max-streams", "200"])
+            // The small tenant's jobs come one after the other while the large tenant's are sent.
+            for number in 0..<20 {
+                try await eventually("the next of the large tenant are delivered") {
+                    try Self.delivered("a", redis) > number * 1000
+                }
+                try redis.push(Self.jobs("b", number * 10..<(number + 1) * 10))
+            }
+            try await eventually("the small tenant's are delivered") { try Self.delivered("b", redis) == small }
             _ = try await worker.stop()
-            let left = try QueueContents(redis)
-            #expect(left.jobs.count + left.retries.count + left.count("delivered") == 4000)
+            let accepted = try await simulator.stop()
+            #expect(accepted.duplicates == 0)
+
+            let order = try Self.order(record)
+            let last = try #require(order.lastIndex(of: UInt8(ascii: "b")))
+            #expect(order.count { $0 == UInt8(ascii: "b") } == small)
+            let before = order[..<last].count { $0 == UInt8(ascii: "a") }
+            #expect(
+                before < large / 2, "\(before) of the large tenant's were sent before the last one of the small tenant")
+            // Nothing is lost when jobs are sorted and released.
+            let waiting = try ["LLEN jobs", "LLEN inbox", "ZCARD sorted", "ZCARD retry"].map { text in
+                let parts = text.split(separator: " ").map(String.init)
+                return try redis.connect().run(parts[0], "push:{default}:\(parts[1])").number ?? 0
+            }
+            #expect(accepted.accepted + waiting.reduce(0, +) == large + small, "\(waiting)")
         }
     }
 }

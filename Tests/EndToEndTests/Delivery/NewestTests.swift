@@ -53,34 +53,5 @@ extension EndToEnd {
             #expect(try redis.run("HGET", "push:{default}:campaign:old", "dropped:Replaced").text == "20")
             #expect(try redis.run("HGET", "push:{default}:campaign:new", "delivered").text == "20")
         }
-
-        @Test("of many updates of some keys only the last of each are sent, by several workers in a Cluster, too")
-        func many() async throws {
-            let cluster = try await RedisCluster()
-            let simulator = try await SimulatorProcess()
-            let redis = try cluster.owner(ofSlot: try cluster.slot(of: "push:{default}:jobs"))
-            let (keys, updates) = (50, 40)
-            let script = """
-                for update = 1, ARGV[1] do
-                    for key = 1, ARGV[2] do
-                        local id = string.format('u%d-%d', key, update)
-                        redis.call('SET', string.format('push:{default}:newest:k%d', key), id, 'EX', 86400)
-                        redis.call('RPUSH', KEYS[1], string.format(ARGV[3], key, id, key))
-                    end
-                end
-                """
-            let job = #"{"token":"%064x","id":"%s","replaces":"k%d","alert":"x"}"#
-            try redis.run("EVAL", script, "1", "push:{default}:jobs", "\(updates)", "\(keys)", job)
-            let workers = try (0..<2).map { _ in
-                try WorkerProcess(redis: cluster.url, endpoint: simulator.port, options: ["--exit-when-done"])
-            }
-            var (delivered, dropped) = (0, 0)
-            for worker in workers {
-                let account = try await worker.finish()
-                (delivered, dropped) = (delivered + account.delivered, dropped + account.dropped)
-            }
-            #expect(delivered == keys && dropped == keys * (updates - 1))
-            #expect(try await simulator.stop().distinctTokens == keys)
-        }
     }
 }

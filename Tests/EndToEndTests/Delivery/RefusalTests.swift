@@ -79,34 +79,6 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("OOM: the memory is full: the queue still drains, and producers are refused")
-        func outOfMemory() async throws {
-            let scene = try await OutageScene(rules: ["prefix=0410,answer=410", "prefix=0503,times=1,answer=503"])
-            try scene.redis.push(TestJob.many(20, prefix: "0410") + TestJob.many(20, prefix: "0503"))
-            try scene.redis.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
-            try scene.redis.run("CONFIG", "SET", "maxmemory", "1")
-            #expect(try scene.redis.run("RPUSH", "push:{default}:jobs", "x").text?.hasPrefix("OOM") == true)
-            _ = try await scene.worker.finish()
-            let queue = try QueueContents(scene.redis)
-            #expect(queue.isSettled && queue.dead.isEmpty && queue.invalidTokens.count == 20)
-            #expect(queue.count("delivered") == scene.count + 20 && queue.count("invalid_token") == 20)
-            let simulated = try await scene.simulator.stop()
-            #expect(simulated.accepted == scene.count + 20 && simulated.duplicates == 0)
-        }
-
-        @Test("NOSCRIPT: the server's scripts are flushed all the time, without effect")
-        func noScript() async throws {
-            let scene = try await OutageScene()
-            for _ in 0..<50 {
-                let settled = try scene.redis.counted("delivered")
-                try scene.redis.run("SCRIPT", "FLUSH")
-                try await eventually("it goes on, or has ended") {
-                    try scene.redis.counted("delivered") > settled || scene.worker.process.ending != nil
-                }
-            }
-            try await scene.finishWithoutDuplicates(complaints: 0...0)
-        }
-
         @Test("UNBLOCKED: the wait for jobs ends early, by an error or because the server became a replica")
         func unblocked() async throws {
             let (redis, simulator) = try await startServers()
@@ -185,6 +157,24 @@ extension EndToEnd {
             #expect(try await FleetView(redis.url).queue("default").dead_bytes == bytes)
             try await redis.apnsWorker(["status"]).shows(
                 "DEAD LETTERS  \(members.count), ", " KiB: MalformedJSON \(members.count)")
+        }
+
+        @Test("A limit of answers: large jobs are claimed in parts, and the log names the setting")
+        func limitedAnswers() async throws {
+            let (redis, simulator) = try await startServers()
+            let filler = String(repeating: "x", count: 60_000)
+            try redis.push(
+                (0..<30).map {
+                    #"{"id":"\#($0)","token":"\#(TestJob.token("f", $0))","alert":"hi","own":"\#(filler)"}"#
+                })
+            try redis.run("CONFIG", "SET", "client-output-buffer-limit", "normal 262144 0 0")
+            let worker = try WorkerProcess(redis, simulator)
+            try await eventually("all are delivered") { try await simulator.account().distinctTokens == 30 }
+            let account = try await worker.stop()
+            #expect(account.delivered == 30 && account.possibleDuplicates == 0)
+            #expect(worker.process.errors.contains("client-output-buffer-limit"), "\(worker.process.errors)")
+            let accepted = try await simulator.stop()
+            #expect(accepted.duplicates == 0 && accepted.distinctTokens == 30)
         }
     }
 }

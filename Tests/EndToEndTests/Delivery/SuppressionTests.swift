@@ -69,42 +69,6 @@ extension EndToEnd {
                 "com.example.app.voip", "only for this topic")
         }
 
-        @Test("leave the set when APNs accepts them for the app's topic, although another app's mark stays")
-        func accepted() async throws {
-            let (redis, simulator) = try await startServers()
-            let tokens = (0..<30).map { TestJob.token("aa", $0) }
-            _ = try await redis.apnsWorker(["invalid", "add", "--topic", "com.example.other"] + tokens)
-            #expect(try Self.members(redis) == Set(tokens))
-            try redis.push([TestJob.fanOut(Array(tokens.prefix(10)))] + tokens.dropFirst(10).map { TestJob.text($0) })
-            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
-            #expect(account.delivered == 30 && account.suppressed == 0)
-            #expect(try Self.members(redis).isEmpty && Self.members(redis, ":other") == Set(tokens))
-        }
-
-        @Test(
-            "a registration that is later than the refusal counts, and one that is ahead of Redis' clock counts as now")
-        func registrations() async throws {
-            let now = Int(Date().timeIntervalSince1970)
-            let (old, ahead) = (TestJob.token("aa", 1), TestJob.token("aa", 2))
-            let (redis, simulator) = try await startServers(
-                simulator: [old, ahead].flatMap {
-                    ["--device", "token=\($0),topic=com.example.app,state=unregistered,since=\((now - 86_400) * 1000)"]
-                })
-            let good = TestJob.many(20, prefix: "bb")
-            for members in [#""registered_at":\#(now - 60),"#, ""] {
-                try redis.push(good + [TestJob.text(old, members)])
-                let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
-                #expect(account.delivered == 20 && account.invalidToken == 1 && account.suppressed == 0)
-                #expect(try Self.members(redis).isEmpty)
-            }
-            try redis.push(good + [TestJob.text(ahead, #""registered_at":\#(now + 315_360_000),"#)])
-            let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
-            #expect(account.delivered == 20 && account.invalidToken == 1)
-            let added = try await redis.apnsWorker(["invalid", "add", ahead])
-            #expect(added.output == "added 1 token\n")
-            #expect(try Self.members(redis) == [ahead])
-        }
-
         @Test("a set that cannot be read delays nothing and is logged")
         func unreadable() async throws {
             let redis = try RedisServer()
