@@ -29,21 +29,6 @@ extension EndToEnd {
             }
         }
 
-        @Test("has no time in the future: a device that registers later is valid again")
-        func future() async throws {
-            let script =
-                FeedbackServer.tuple(.max, FeedbackScene.token(1)) + FeedbackServer.tuple(0, FeedbackScene.token(2))
-            let scene = try await FeedbackScene { peer in
-                peer.send(script)
-                peer.hangUp()
-            }
-            try await scene.finish()
-            let details = try QueueContents(scene.redis).invalidTokenDetails
-            let now = Int64(Date().timeIntervalSince1970 * 1000)
-            #expect((now - 60_000...now).contains(try #require(details[FeedbackScene.token(1)]).at))
-            #expect(details[FeedbackScene.token(2)]?.at == 0)
-        }
-
         @Test("suppresses notifications, unless the device has registered since, which is then remembered")
         func suppresses() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))

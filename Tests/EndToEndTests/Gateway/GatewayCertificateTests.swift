@@ -127,42 +127,31 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
         }
 
-        @Test("a certificate of another app is reported even if the gateway is unavailable")
-        func otherAppWithoutGateway() async throws {
-            let redis = try RedisServer()
-            let worker = try WorkerProcess(
-                redis: redis.url, gateway: try RedisServer.refusedPort(),
-                environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            try await worker.logs("app_blocked", "CertificateNotForTopic")
-            _ = try await worker.stop()
-        }
+        @Test("a PKCS#12 file or an encrypted key in PEM is opened with its passphrase", arguments: ["p12", "pem"])
+        func passphrases(form: String) async throws {
+            let workshop = try OpenSSLWorkshop()
+            var environment = ["APNS_WORKER_CERTIFICATE_KEY": ""]
+            if form == "p12" {
+                try workshop.openssl(
+                    "pkcs12", "-export", "-in", try TestCertificates.path("client.pem"), "-inkey",
+                    try TestCertificates.path("client-key.pem"), "-passout", "pass:pässwörd", "-out", "client.p12")
+                environment["APNS_WORKER_CERTIFICATE"] = workshop.path("client.p12")
+                environment["APNS_WORKER_CERTIFICATE_PASSPHRASE"] = "pässwörd"
+            } else {
+                try workshop.write(Data("secret\n".utf8), to: "passphrase")
+                environment["APNS_WORKER_CERTIFICATE_KEY"] = try TestCertificates.path("client-key-encrypted.pem")
+                environment["APNS_WORKER_CERTIFICATE_PASSPHRASE_FILE"] = workshop.path("passphrase")
+            }
+            let result = try await GatewayScene.deliver(
+                TestJob.many(20, prefix: "a"), confirmAfter: 200, environment: environment)
+            #expect(result.worker.delivered == 20 && result.simulator.gateway.accepted == 20)
+            #expect(!result.log.contains("secret") && !result.log.contains("pässwörd"))
 
-        @Test("a worker with the wrong certificate does not stop workers with the right one")
-        func mixedFleet() async throws {
-            let scene = try await GatewayScene()
-            let wrong = try scene.worker(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            try await wrong.logs("app_blocked")
-            let right = try scene.worker()
-            try scene.redis.push(TestJob.many(200, prefix: "a"))
-            try await eventually("all is delivered") { try scene.queue().count("delivered") == 200 }
-            // The fault of the wrong one stands, for operators to see.
-            #expect(try await FleetView(scene.redis.url).kinds.contains("app_blocked default"))
-            #expect(try await wrong.stop().submitted == 0)
-            #expect(try await right.stop().delivered == 200)
-            #expect(try await scene.simulator.stop().gateway.accepted == 200)
-        }
-
-        @Test("the gateway's certificate and the host name in it are verified")
-        func server() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(certificate: "wronghost", gateway: [])
-            try redis.push(TestJob.many(20, prefix: "a"))
-            let worker = try WorkerProcess(redis: redis.url, gateway: try #require(simulator.gatewayPort))
-            try await worker.logs("apns_connection_failed", "example.invalid")
-            #expect(try await worker.stop().submitted == 0)
-            let queue = try QueueContents(redis)
-            #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty)
-            #expect(try await simulator.stop().gateway.accepted == 0)
+            environment["APNS_WORKER_CERTIFICATE_PASSPHRASE"] = "wrong"
+            environment["APNS_WORKER_CERTIFICATE_PASSPHRASE_FILE"] = ""
+            let worker = try WorkerProcess(redis: "redis://127.0.0.1:1", gateway: 1, environment: environment)
+            #expect(try await worker.process.wait() != .exited(0))
+            #expect(worker.log.contains("passphrase"), "\(worker.log)")
         }
     }
 }

@@ -58,23 +58,5 @@ extension EndToEnd {
             let place = zip(queue.jobs, rest).enumerated().first { $0.element.0 != Array($0.element.1.element.utf8) }
             #expect(place == nil, "another job stands at place \(place?.offset ?? 0) than did before")
         }
-
-        @Test("a drain that finds a bad token returns the jobs behind it without spending an attempt")
-        func badOneInDrain() async throws {
-            // The packet is so late that the worker is stopped first.
-            let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,delay=3s"])
-            let behind = TestJob.many(100, prefix: "b")
-            try scene.redis.push(TestJob.many(100, prefix: "a") + [TestJob.text(TestJob.token("dead", 1))] + behind)
-            let worker = try scene.worker(confirmAfter: 600_000, options: ["--max-connections", "1"])
-            try await eventually("all have been sent") {
-                try await scene.simulator.account().gateway.frames["2"] == 201
-            }
-            let account = try await worker.stop()
-            let queue = try scene.queue()
-            #expect(account.delivered == 100 && account.invalidToken == 1 && account.possibleDuplicates == 0)
-            #expect(queue.invalidTokens == [TestJob.token("dead", 1)])
-            #expect(queue.jobs == behind.map { Array($0.utf8) } && queue.retries.isEmpty && queue.claims == 0)
-            #expect(try await scene.simulator.stop().gateway.accepted == 100)
-        }
     }
 }

@@ -48,65 +48,6 @@ extension EndToEnd {
             }
         }
 
-        @Test("8 for devices of another topic or environment and for expired ones; uninstalled apps are feedback")
-        func registry() async throws {
-            func device(_ prefix: String, _ rest: String) -> [String] {
-                ["--device", "token=\(TestJob.token(prefix, 1)),topic=\(rest)"]
-            }
-            let bad = ["b1", "b2", "b3"].map { TestJob.token($0, 1) }
-            var jobs = TestJob.many(120, prefix: "a") + ["d1", "d2"].map { TestJob.text(TestJob.token($0, 1)) }
-            // Among good ones, as in a real list.
-            for (index, token) in bad.enumerated() { jobs.insert(TestJob.text(token), at: 30 + index * 20) }
-            let result = try await GatewayScene.deliver(
-                jobs,
-                simulatorOptions: device("b1", "com.example.other")
-                    + device("b2", "com.example.app,environment=sandbox")
-                    + device("b3", "com.example.app,state=expired") + device("d1", "com.example.app,state=unregistered")
-                    + device("d2", "com.example.app") + ["--feedback-port", "0"])
-            #expect(result.worker.delivered == 122 && result.worker.invalidToken == 3 && result.worker.retried == 0)
-            #expect(result.queue.invalidTokens == Set(bad) && result.queue.dead.isEmpty)
-            #expect(result.simulator.gateway.refused == ["8 InvalidToken": 3])
-            #expect(result.simulator.feedback.waiting == 1)
-        }
-
-        @Test("3, 6 and 128 for one job keep it, spend no attempt, and stop no other")
-        func refused() async throws {
-            // The tests mostly wait for the job to return, so they run concurrently.
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for (status, word, detail) in [
-                    (3, "MissingTopic", "is the certificate right"),
-                    (6, "InvalidTopicSize", "is the certificate right"),
-                    (128, "ProtocolError", "does the gateway support this frame format"),
-                ] { group.addTask { try await Self.refuse(status, word, detail) } }
-                try await group.waitForAll()
-            }
-        }
-
-        private static func refuse(_ status: Int, _ word: String, _ detail: String) async throws {
-            let scene = try await GatewayScene(rules: ["prefix=bad,answer=\(status),times=1"])
-            let jobs = TestJob.many(20, prefix: "a") + TestJob.many(1, prefix: "bad") + TestJob.many(40, prefix: "b")
-            try scene.redis.push(jobs)
-            let worker = try scene.worker(options: ["--exit-when-done"])
-            let result = try await scene.finish(worker)
-            #expect(worker.lines(of: "scope_slow").isEmpty, "\(worker.log)")
-            #expect(result.worker.delivered == 61 && result.simulator.gateway.accepted == 61)
-            #expect(result.worker.retried == 1 && result.worker.possibleDuplicates == 0)
-            #expect(result.queue.dead.isEmpty && result.queue.invalidTokens.isEmpty)
-            #expect(result.simulator.gateway.refused["\(status) \(word)"] == 1)
-        }
-
-        @Test("10 confirms the notification it names, and later ones are sent again: nothing lost, nothing twice")
-        func shutdown() async throws {
-            let jobs = TestJob.many(400, prefix: "a") + TestJob.many(3, prefix: "b") + TestJob.many(100, prefix: "c")
-            // With the second rule, the packet names the last notification before the one that triggered it.
-            let result = try await GatewayScene.deliver(
-                jobs, rules: ["prefix=b,answer=10,accept=false,times=1", "after=60,answer=10"])
-            #expect(result.worker.delivered == 503 && result.simulator.gateway.accepted == 503)
-            #expect(result.worker.retried == 0 && result.queue.count("retried") == 0)
-            #expect(result.simulator.gateway.packets["10 Shutdown"] ?? 0 >= 8)
-            #expect(!result.log.contains(" error "), "\(result.log)")
-        }
-
         @Test("a gateway that shuts down with 10 and returns gets the rest, and nothing twice")
         func restart() async throws {
             let redis = try RedisServer()
@@ -128,6 +69,46 @@ extension EndToEnd {
             #expect(Set(before.acceptedByToken.keys).union(after.acceptedByToken.keys).count == 3000)
             #expect(before.accepted + after.accepted - 3000 <= account.possibleDuplicates)
             #expect(account.possibleDuplicates == 0 && account.retried == 0)
+        }
+
+        @Test("payload limits: 2048 bytes, or 256 where that is configured", arguments: [2048, 256])
+        func payloadLimits(limit: Int) async throws {
+            func job(_ number: Int, bytes: Int) -> String { TestJob.large(TestJob.token("a", number), bytes: bytes) }
+            let tooLarge = job(2, bytes: limit + 1)
+            let result = try await GatewayScene.deliver(
+                [job(1, bytes: limit), tooLarge, job(3, bytes: limit)], confirmAfter: 200,
+                options: limit == 2048 ? [] : ["--gateway-payload-limit", "\(limit)"],
+                simulatorOptions: ["--gateway-payload-limit", "\(limit)"])
+            #expect(result.worker.delivered == 2 && result.simulator.gateway.refused.isEmpty)
+            #expect(result.queue.deadReasons == ["PayloadTooLarge": 1])
+            let letter = try #require(result.queue.dead.first)
+            #expect(letter.original == Array(tooLarge.utf8) && letter.detail?.contains("\(limit)") == true)
+        }
+
+        @Test("2,000 jobs with 3 % bad tokens, reported late and in single bytes: each good one arrives exactly once")
+        func badOnes() async throws {
+            var jobs = TestJob.many(2000, prefix: "a")
+            var bad: Set<String> = []
+            for number in 0..<60 {
+                // A quarter of the packets are late, arriving while notifications after the bad one are still being
+                // written.
+                let token = TestJob.token(number % 4 == 0 ? "dead" : "bad0", number)
+                jobs[20 + number * 33] = TestJob.text(token)
+                bad.insert(token)
+            }
+            // A job with many tokens, some of them bad.
+            let many = (0..<405).map { TestJob.token($0 % 80 == 50 ? "bad0" : "c", 1000 + $0) }
+            bad.formUnion(many.filter { $0.hasPrefix("bad0") })
+            jobs.append(TestJob.fanOut(many))
+            let result = try await GatewayScene.deliver(
+                jobs, rules: ["prefix=dead,answer=8,delay=200ms,split=true", "prefix=bad0,answer=8,split=true"],
+                confirmAfter: 3000)
+            #expect(result.worker.delivered == 2340 && result.worker.invalidToken == 65 && result.worker.retried == 0)
+            #expect(bad.count == 65 && result.queue.invalidTokens == bad && result.queue.dead.isEmpty)
+            #expect(result.simulator.gateway.accepted == 2340 && result.simulator.acceptedByToken.count == 2340)
+            #expect(result.simulator.gateway.refused["8 InvalidToken"] == 65)
+            #expect(result.simulator.gateway.dropped > 0 && result.worker.resent >= result.simulator.gateway.dropped)
+            #expect(result.log.lines(of: "scope_slow").isEmpty)
         }
     }
 }

@@ -27,22 +27,6 @@ extension EndToEnd {
             #expect(result.simulator.gateway.packets["8 InvalidToken"] == 3)
         }
 
-        @Test("an uncertain notification is sent again or dropped, as the job requests")
-        func onUncertain() async throws {
-            let again = TestJob.many(20, prefix: "a", members: #""on_uncertain":"resend","#)
-            let drop = TestJob.many(20, prefix: "b", members: #""on_uncertain":"drop","#)
-            let last = TestJob.text(TestJob.token("c", 1), #""on_uncertain":"drop","#)
-            let mixed = zip(again, drop).flatMap { [$0, $1] }
-            let result = try await GatewayScene.deliver(
-                mixed + [last], rules: ["prefix=c,answer=close,times=1"], exactlyOnce: false)
-            #expect(result.worker.dropped >= 1 && result.worker.dropped + result.worker.delivered == 41)
-            #expect(result.worker.possibleDuplicates >= 1 && result.worker.possibleDuplicates <= 20)
-            #expect(result.queue.dead.isEmpty)
-            let accepted = result.simulator.acceptedByToken
-            #expect(accepted.count == 41)
-            #expect(accepted.allSatisfy { $0.key.hasPrefix("a") || $0.value == 1 })
-        }
-
         /// Delivers jobs, of which some always end the connection, beside others that go on until those are dead.
         private static func deliver(
             _ jobs: [String], bad: Int, rules: [String], frame: String
@@ -77,37 +61,6 @@ extension EndToEnd {
             let letter = try #require(result.queue.dead.first)
             #expect(letter.reason == "AttemptsExhausted" && letter.attempts == 3)
             #expect(letter.original == Array(poison.utf8))
-        }
-
-        @Test("of many that were lost together only those that end the connection alone run out of attempts")
-        func suspects() async throws {
-            // The simple frame has no packets: each bad token closes the connection.
-            let bad = (0..<3).map { TestJob.text(TestJob.token("e", $0), #""max_attempts":3,"#) }
-            let good = TestJob.many(27, prefix: "a", members: #""max_attempts":3,"#)
-            let jobs = good.prefix(5) + bad.prefix(1) + good[5..<12] + bad[1...] + good[12...]
-            let (others, result) = try await Self.deliver(
-                Array(jobs), bad: 3, rules: ["prefix=e,answer=8"], frame: "simple")
-            #expect(result.worker.delivered == 27 + others && result.worker.dead == 3)
-            #expect(Set(result.queue.dead.map(\.original)) == Set(bad.map { Array($0.utf8) }))
-            // Once with all others, once with few, and once alone.
-            #expect(result.simulator.acceptedByToken.values.allSatisfy { $0 <= 3 })
-        }
-
-        @Test("a gateway that stops reading is detected, and no unread notification is lost")
-        func hang() async throws {
-            let jobs = (0..<1500).map { number in
-                let token = number == 100 ? TestJob.token("c", 1) : TestJob.token("a", number)
-                return TestJob.large(token, bytes: 2000)
-            }
-            // More than the sockets' buffers hold. Acceptance by the gateway's kernel proves nothing, so the hang must
-            // be detected before the time for confirmation has passed. A busy machine must not look like a hang.
-            let result = try await GatewayScene.deliver(
-                jobs, rules: ["prefix=c,answer=hang,times=1"], confirmAfter: 8000,
-                options: ["--request-timeout", "2000", "--max-connections", "1"], exactlyOnce: false)
-            #expect(result.worker.delivered == 1500 && result.simulator.acceptedByToken.count == 1500)
-            #expect(result.simulator.gateway.hangs == 1 && result.worker.possibleDuplicates > 0)
-            let events = ["apns_connection_ended", "apns_connection_failed"]
-            #expect(events.contains { !result.log.lines(of: $0).isEmpty }, "\(result.log)")
         }
 
         @Test("connections that the network cuts or resets lose nothing")
