@@ -39,21 +39,6 @@ extension EndToEnd {
             }
         }
 
-        @Test("a claim unknown to its owner is soon found and processed")
-        func lateClaim() async throws {
-            let (redis, simulator) = try await startServers()
-            let worker = try WorkerProcess(redis, simulator)
-            try redis.push(TestJob.many(10))
-            try await redis.has(10)
-            let name = try #require(try QueueContents(redis).workers.first)
-            try redis.run("HSET", "push:{default}:claimed:\(name)", "3.late", TestJob.text(TestJob.token("fade", 0)))
-            try await redis.has(11)
-            let account = try await worker.stop()
-            #expect(try QueueContents(redis).isSettled && account.delivered == 11 && account.possibleDuplicates == 1)
-            #expect(try await simulator.stop().accepted == 11)
-            worker.expectComplaints(1...1)
-        }
-
         @Test(
             "a drain without Redis ends long before its timeout once Redis is back, and the next worker finishes the remaining jobs"
         )
@@ -145,19 +130,6 @@ extension EndToEnd {
             #expect(scene.worker.complaints.isEmpty)
             try scene.redis.run("CLIENT", "PAUSE", "6500", "ALL")
             try await scene.worker.logs("redis_lost")
-            try await scene.finishWithoutDuplicates()
-        }
-
-        @Test("connections that are killed again and again cost only time")
-        func killedConnections() async throws {
-            let scene = try await OutageScene()
-            for _ in 0..<25 {
-                try await eventually("it is connected, or has ended") {
-                    let clients = try scene.redis.run("CLIENT", "LIST").text ?? ""
-                    return scene.worker.process.ending != nil || clients.contains("name=apns-worker:")
-                }
-                try scene.redis.run("CLIENT", "KILL", "TYPE", "normal")
-            }
             try await scene.finishWithoutDuplicates()
         }
     }

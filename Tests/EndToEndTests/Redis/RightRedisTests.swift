@@ -73,23 +73,5 @@ extension EndToEnd {
             let single = try await Self.problems(alone.url)
             #expect(single["redis_is_cluster"] == nil, "\(single)")
         }
-
-        @Test("a worker that is stopped is reported long before its lease ends, and its own statements count no more")
-        func silentWorker() async throws {
-            let (redis, simulator) = try await startServers()
-            let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_LEASE": "300s"])
-            try await eventually("it has joined") {
-                if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
-                return try redis.run("ZCARD", "push:{default}:workers") == 1
-            }
-            try await worker.process.pause()
-            try await eventually("it is reported") {
-                try await Self.problems(redis.url)["worker_silent"] != nil
-            }
-            try await apnsWorker(redis.url, "status", "--check").fails()
-            worker.process.send(SIGCONT)
-            try await eventually("it is well again") { try await Self.problems(redis.url).isEmpty }
-            _ = try await worker.stop()
-        }
     }
 }
