@@ -301,26 +301,6 @@ extension EndToEnd {
             #expect(try receiver.accepted.contains("again") && pending == 0)
         }
 
-        @Test("consumers of a group share the results, and a slow one keeps those it is working on")
-        func shared() async throws {
-            let receiver = try await Receiver("500")
-            let url = [
-                "--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s",
-            ]
-            let first = try await listening(callbacks(url + ["--consumer", "one"]))
-            defer { first.kill() }
-            try add(["a", "b"])
-            try await eventually("it rests for longer than --claim-after") { try receiver.requests.count > 8 }
-            let second = try callbacks(url + ["--consumer", "two"])
-            try await eventually("the second one listens") { second.errors.contains("handing results") }
-            try await eventually("the first one has tried again") { try receiver.requests.count > 12 }
-            let consumers = try redis.run("XPENDING", stream, "callbacks", "-", "+", "10").elements ?? []
-            #expect(consumers.compactMap { $0.elements?[1].text } == ["one", "one"])
-            try receiver.behave("200")
-            try await eventually("both are accepted") { try pending == 0 }
-            #expect(try receiver.accepted.sorted() == ["a", "b"])
-        }
-
         @Test("a command gets JSON lines and a clean environment, and accepts the lines by exiting with 0")
         func command() async throws {
             let directory = redis.directory.path
@@ -495,24 +475,6 @@ extension EndToEnd {
             let process = try callbacks(["--exec", "cat", "--once"])
             #expect(try await process.wait() == .exited(0))
             #expect(process.errors.contains("the stream has 2 entries before it, which --since hands over"))
-        }
-
-        @Test("a deleted stream and a restarted Redis are survived")
-        func redisOutage() async throws {
-            let receiver = try await Receiver()
-            let process = try await listening(webhook(receiver))
-            func handsOver(_ id: String) async throws {
-                try add([id])
-                try await eventually("\(id) is accepted") { try receiver.accepted.contains(id) }
-            }
-            try await handsOver("a")
-            #expect(try receiver.accepted == ["a"])
-            try redis.run("DEL", stream)
-            try await eventually("the group is there again") { try redis.run("EXISTS", stream).number == 1 }
-            try await handsOver("b")
-            try redis.run("CLIENT", "KILL", "TYPE", "normal")
-            try await handsOver("c")
-            try await expectEnd(process)
         }
 
         @Test(

@@ -23,34 +23,6 @@ extension EndToEnd {
             try redis.run("HGET", cursor, "next").text.flatMap { Int($0) } ?? 0
         }
 
-        @Test("Killed ten times, it sends to each token once.")
-        func kills() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(manyTokens: true)
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            let tokens = (0..<30_000).map { TestJob.token("c", $0) }
-            // Repetitions, of which some are in other jobs.
-            let list = (tokens + tokens.prefix(5000)).map { $0 + "\n" }.joined()
-            let arguments = try Self.files(redis, list) + ["--job-size", "20", "--ahead", "15"]
-            for round in 1...10 {
-                let before = try Self.next(redis)
-                let process = try redis.startCommand(arguments)
-                try await eventually("it sends, round \(round)") {
-                    try Self.next(redis) > before || process.ending != nil
-                }
-                process.kill()
-            }
-            try await redis.apnsWorker(arguments).succeeds()
-            try await redis.has(tokens.count)
-            try await redis.apnsWorker(arguments).succeeds().prints("")
-            let shown = try await redis.apnsWorker(["campaign", "show", "spring", "--json"]).objects.first
-            #expect(shown?["total"] as? Int == tokens.count && shown?["left"] as? Int == 0, "\(shown ?? [:])")
-            _ = try await worker.stop()
-            let account = try await simulator.stop()
-            #expect(account.accepted == tokens.count && account.distinctTokens == tokens.count)
-            #expect(account.duplicates == 0)
-        }
-
         @Test("Ctrl-C ends it after a step, and another list does not continue the campaign.")
         func interruption() async throws {
             let redis = try RedisServer()
@@ -112,38 +84,6 @@ extension EndToEnd {
             _ = try await worker.stop()
             let account = try await simulator.stop()
             #expect(account.requests == tokens.count && account.duplicates == 0, "\(account)")
-        }
-
-        @Test("Killed while it waits for the canary, it waits again, and sends to each token once.")
-        func canaryKills() async throws {
-            let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(manyTokens: true)
-            let tokens = (0..<3000).map { TestJob.token("b", $0) }
-            let list = tokens.joined(separator: "\n")
-            var arguments =
-                try Self.files(redis, list) + [
-                    "--job-size", "20", "--ahead", "50", "--canary", "10%", "--min", "200", "--stop-if", "dead>1%",
-                    "--wait", "60s",
-                ]
-            for _ in 0..<2 {
-                let process = try redis.startCommand(arguments)
-                try await eventually("it waits") { process.errors.contains("waiting for its outcomes") }
-                process.kill()
-            }
-            let canary = try Self.next(redis)
-            #expect(try redis.run("LLEN", "push:{default}:jobs").number == canary)
-            #expect((10...20).contains(canary), "\(canary)")
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            // The same list from standard input.
-            let place = try #require(arguments.firstIndex(of: "--tokens"))
-            arguments[place + 1] = "-"
-            let result = try await redis.apnsWorker(arguments, input: list).succeeds()
-            #expect(result.errors.contains(/the canary has \d+ delivered; continuing/), "\(result.errors)")
-            try await redis.has(tokens.count)
-            _ = try await worker.stop()
-            let account = try await simulator.stop()
-            #expect(account.accepted == tokens.count && account.distinctTokens == tokens.count)
-            #expect(account.duplicates == 0)
         }
 
         @Test("A list is read in memory where no file can be written.")

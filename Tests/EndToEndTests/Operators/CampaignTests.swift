@@ -102,74 +102,6 @@ extension EndToEnd {
             #expect(sent.duplicates == 0)
         }
 
-        @Test(
-            "A cancellation holds in each queue, also where none has ended, and a queue that can't be written is named",
-            arguments: RedisStage.Kind.allCases)
-        func stopEverywhere(kind: RedisStage.Kind) async throws {
-            let stage = try await RedisStage(kind)
-            let url = stage.url
-            func server(_ queue: String) throws -> RedisServer { try stage.server(ofQueue: queue) }
-            let simulator = try await SimulatorProcess()
-            for queue in ["a", "b"] {
-                for (campaign, prefix) in [("other", "0"), ("sale", "1")] {
-                    let jobs = TestJob.many(200, prefix: queue + prefix, members: #""campaign":"\#(campaign)","#)
-                    try server(queue).push(jobs, queue: queue)
-                }
-            }
-            try server("a").run("HSET", "push:{a}:campaign:sale", "total", "200")
-            try server("c").push(TestJob.many(1), queue: "c")
-            try server("c").run("SET", "push:{c}:job-commands", "x")
-            try await apnsWorker(url, "campaign", "cancel", "sale", "--yes").fails(1, "push:{c}:job-commands").shows(
-                "campaign sale in queues a, b is cancelled: 0 notifications were delivered, and 0 were in flight")
-            // Those that come later, too.
-            for queue in ["a", "b"] {
-                let jobs = TestJob.many(50, prefix: queue + "2", members: #""campaign":"sale","#)
-                try server(queue).push(jobs, queue: queue)
-            }
-            let workers = try (0..<2).map { _ in
-                try WorkerProcess(redis: url, endpoint: simulator.port, options: ["--queue", "a,b"])
-            }
-            try await eventually("all jobs have ended") {
-                for queue in ["a", "b"] {
-                    let counted = try server(queue).run("HVALS", "push:{\(queue)}:campaign:sale").elements ?? []
-                    guard counted.contains(where: { $0.number == 250 }) else { return false }
-                    guard try Self.delivered("other", server(queue), queue: queue) == 200 else { return false }
-                }
-                return true
-            }
-            for queue in ["a", "b"] { #expect(try Self.delivered("sale", server(queue), queue: queue) == 0) }
-            for worker in workers { _ = try await worker.stop() }
-            #expect(try await simulator.stop().accepted == 400)
-        }
-
-        @Test("after a cancellation is undone, its notifications are delivered once each, and so is the rest")
-        func requeue() async throws {
-            let (redis, simulator) = try await startServers()
-            try redis.push(
-                [Self.fanOut(0, of: 500, campaign: "spring")] + TestJob.many(300, members: #""campaign":"spring","#))
-            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
-            try await redis.has(800)
-            try await apnsWorker(redis.url, "campaign", "cancel", "spring", "--yes").succeeds(
-                "apns-worker campaign requeue spring"
-            ).begins("campaign spring in queue default is cancelled: 800 notifications were delivered")
-            try redis.push(
-                [Self.fanOut(1, of: 50, campaign: "spring")]
-                    + TestJob.many(20, prefix: "e", members: #""campaign":"spring","#))
-            try await redis.has(70, "cancelled")
-            #expect(try QueueContents(redis).dead.count == 21)
-            // A job that is requeued before the cancellation ends is still sent, and the others stay cancelled.
-            try await apnsWorker(redis.url, "requeue", "--id", "job-e2").succeeds()
-            try await redis.has(801)
-            try await apnsWorker(redis.url, "campaign", "requeue", "spring").succeeds("requeued 20 jobs")
-            try redis.push(TestJob.many(5, prefix: "f", members: #""campaign":"spring","#))
-            try await redis.has(875)
-            try await apnsWorker(redis.url, "campaign", "requeue", "spring").shows("was not cancelled").lacks(
-                "requeued")
-            _ = try await worker.stop()
-            let account = try await simulator.stop()
-            #expect(account.accepted == 875 && account.duplicates == 0)
-        }
-
         @Test("a campaign is paused and resumed without spending attempts, while another continues")
         func pause() async throws {
             let (redis, simulator) = try await startServers()
@@ -221,29 +153,6 @@ extension EndToEnd {
             }
             for worker in workers { _ = try await worker.stop() }
             #expect(try await simulator.stop().duplicates == 0)
-        }
-
-        @Test("jobs in Sidekiq's format belong to campaigns, too")
-        func sidekiq() async throws {
-            let (redis, simulator) = try await startServers()
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port,
-                options: ["--format", "sidekiq", "--list", "queue:push"])
-            _ = try await apnsWorker(redis.url, "campaign", "cancel", "spring", "--yes")
-            let connection = try redis.connect()
-            for (number, campaign) in ["spring", "autumn"].enumerated() {
-                let argument = #"{"token":"\#(TestJob.token("a", number))","alert":"x","campaign":"\#(campaign)"}"#
-                try connection.run(
-                    "LPUSH", "queue:push", #"{"class":"PushJob","jid":"j\#(number)","args":[\#(argument)]}"#)
-            }
-            try await eventually("one is dropped") {
-                let queue = try QueueContents(redis)
-                return queue.count("cancelled") == 1 && queue.count("delivered") == 1
-            }
-            #expect(try await Self.show("spring", redis: redis.url).outcomes["cancelled"] == 1)
-            #expect(try await Self.show("autumn", redis: redis.url).outcomes["delivered"] == 1)
-            _ = try await worker.stop()
-            #expect(try await simulator.stop().accepted == 1)
         }
 
         @Test("a campaign that finishes adds one result, although workers are killed, and a command reads it")
@@ -400,18 +309,6 @@ extension EndToEnd {
             }
             _ = try await worker.stop()
             #expect(try await simulator.stop().duplicates == 0)
-        }
-
-        @Test("a guard never pauses a campaign below its minimum")
-        func guardedMinimum() async throws {
-            let (redis, simulator) = try await startServers(rules: ["prefix=dead,answer=410"])
-            try await apnsWorker(
-                redis.url, "campaign", "guard", "spring", "--stop-if", "invalid_token>1%,dead>1%", "--min", "501"
-            ).succeeds()
-            try redis.push(TestJob.many(500, prefix: "dead", members: #""campaign":"spring","#))
-            _ = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
-            let shown = try await Self.show("spring", redis: redis.url)
-            #expect(shown.outcomes["invalid_token"] == 500 && shown.state == "running")
         }
 
         @Test("mistakes are refused, and names from other programs cannot harm a terminal")

@@ -204,21 +204,6 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 1)
         }
 
-        @Test("run makes deferred jobs of a paused app due")
-        func deferred() async throws {
-            let stage = try await RedisStage(.single)
-            let simulator = try await SimulatorProcess()
-            try await stage.run(["pause", "--app", "default", "--reason", "test"]).succeeds()
-            let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
-            try stage.server().push([TestJob.text(TestJob.token("a", 1), #""id":"one","#)])
-            try await eventually("it is deferred") { try stage.contents().retries.count == 1 }
-            try await stage.run(["jobs", "list", "--by", "state,deferral"]).prints("1\tdeferred\tAppPaused\n")
-            try await stage.run(["resume", "--app", "default"]).succeeds()
-            _ = try await stage.run(["jobs", "run", "--state", "deferred", "--rate", "10", "--yes"])
-            try await eventually("it is delivered") { try stage.contents().count("delivered") == 1 }
-            #expect(try await worker.stop().delivered == 1)
-        }
-
         @Test("move puts jobs into the other queue", arguments: RedisStage.Kind.allCases)
         func move(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -236,63 +221,6 @@ extension EndToEnd {
             try await stage.run(["jobs", "move", "--all", "--to-queue", "default", "--yes"]).fails("one of the queues")
             try await stage.run(["jobs", "cancel", "--all", "--yes", "--all-queues"], queues).succeeds()
             #expect(try stage.contents().isSettled && stage.contents("bulk").isSettled)
-        }
-
-        @Test(
-            "Sorted jobs are listed first, and shown, exported, cancelled, moved and forgotten like those of the list.",
-            arguments: RedisStage.Kind.allCases)
-        func sorted(kind: RedisStage.Kind) async throws {
-            let stage = try await RedisStage(kind)
-            let server = try stage.server(ofQueue: "default")
-            func job(_ id: String, _ token: Int) -> String {
-                TestJob.text(TestJob.token("a", token), #""id":"\#(id)","fair":"acme","#)
-            }
-            try server.push([job("list", 0)])
-            let released = Self.wrapped(job("released", 1), #""attempt":2,"#)
-            for (number, (score, job)) in [
-                ("70", job("last", 2)), ("5", released), ("60", job("next", 3)), ("-1", job("urgent", 4)),
-            ].enumerated() {
-                let member = Self.wrapped(job, #""claim":"sorted:000000000000000\#(number)","#)
-                try server.run("ZADD", "push:{default}:sorted", score, member)
-            }
-            let rows = try await stage.objects(["jobs", "list", "--json"])
-            #expect(rows.map { $0["id"] as? String } == ["urgent", "released", "next", "last", "list"])
-            #expect(rows.allSatisfy { $0["state"] as? String == "waiting" && $0["due_at"] == nil })
-            #expect(rows[1]["attempt"] as? Int == 2)
-            try await stage.run(["jobs", "list", "--by", "state"]).prints("5\twaiting\n")
-            try await stage.run(["jobs", "show", "--id", "next"]).succeeds("state    waiting\n", "check ")
-            try await stage.run(["jobs", "export", "--id", "released"]).prints(job("released", 1) + "\n")
-            try await stage.run(["device", TestJob.token("a", 2)]).succeeds("JOBS  1\n")
-
-            try await stage.run(["jobs", "cancel", "--match", #""id":"next""#, "--yes"]).prints(
-                "cancelled 1 job of queue default (1 waiting)\n")
-            let moved = ["jobs", "move", "--id", "released", "--to-queue", "bulk", "--yes", "--force"]
-            try await stage.run(moved).prints("moved 1 job of queue default (1 waiting)\n")
-            try await stage.run(["device", "forget", TestJob.token("a", 2), "--yes"]).succeeds("1 job")
-            let left = try stage.contents()
-            #expect(left.jobs.map { String(decoding: $0, as: UTF8.self) } == [job("urgent", 4), job("list", 0)])
-            #expect(left.dead.map { String(decoding: $0.original, as: UTF8.self) } == [job("next", 3)])
-            #expect(try stage.contents("bulk").jobs.map { String(decoding: $0, as: UTF8.self) } == [released])
-        }
-
-        @Test("show claimed jobs with their lane, and cancelling by ID drops those that are not sent")
-        func claimed() async throws {
-            let stage = try await RedisStage(.single)
-            let simulator = try await SimulatorProcess(options: ["--delay", "5s"])
-            let worker = try WorkerProcess(
-                redis: stage.url, endpoint: simulator.port, options: ["--max-connections", "1", "--max-streams", "1"])
-            let server = try stage.server()
-            try server.push([TestJob.fanOut((0..<5).map { TestJob.token("a", $0) }, #""id":"job-1","#)])
-            try await eventually("it is claimed") { try stage.contents().claims == 1 }
-            let rows = try await stage.objects(["jobs", "list", "--state", "claimed", "--json"])
-            #expect(rows.count == 1 && rows.allSatisfy { ($0["lane"] as? String)?.isEmpty == false })
-            try await stage.run(["jobs", "cancel", "--yes", "--id", "job-1"]).reports("claimed by workers, which drop")
-            // The cancelled ones are written at once, the one in flight when it is answered.
-            try await eventually("the tokens that were not sent to are cancelled") {
-                try stage.contents().deadReasons == ["Cancelled": 1] && stage.contents().count("delivered") == 1
-            }
-            #expect(try stage.contents().count("cancelled") == 4)
-            worker.process.kill()
         }
     }
 }

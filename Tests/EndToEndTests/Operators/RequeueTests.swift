@@ -315,5 +315,36 @@ extension EndToEnd {
             #expect(result.errors.components(separatedBy: "s3").count == 2)
             #expect(result.ending == .exited(1) && result.errors.hasSuffix("requeue: redis-cli got no answer\n"))
         }
+
+        @Test("both work in a Cluster and behind Sentinels")
+        func topologies() async throws {
+            let cluster = try await RedisCluster()
+            let owner = try cluster.owner(ofSlot: cluster.slot(of: "push:{default}:jobs"))
+            let other = try #require(cluster.nodes.first { $0 !== owner })
+            let set = try await RedisSentinelSet()
+            try await set.failOver()
+            let master = try set.master()
+            for (server, url, client) in [
+                (owner, cluster.url, "redis-cli -c -p \(other.port)"), (master, set.url, "redis-cli -p \(master.port)"),
+            ] {
+                try server.bury((0..<500).map { TestLetter.numbered($0) })
+                func run(_ arguments: String...) async throws -> CommandLineTests.Output {
+                    try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
+                }
+                try await run("dead", "list", "--by", "reason").prints("500\tUnknownApp\n")
+                try await run("requeue", "--all", "--yes", "--limit", "200").prints(
+                    "requeued 200 jobs of queue default: 200 UnknownApp\n")
+                try await CommandLineTests.run(
+                    ["--all", "--yes", "--limit", "299", "--redis-cli", client], of: RequeueTool.scriptPath
+                ).prints("requeued 299 jobs of queue default: 299 UnknownApp\n")
+                try await run("dead", "delete", "--all", "--yes").prints(
+                    "deleted 1 dead letter of queue default: 1 UnknownApp\n")
+                #expect(try QueueContents(server).jobs.count == 499)
+            }
+            try owner.bury([.numbered(1)])
+            try await CommandLineTests.run(
+                ["--all", "--yes", "--redis-cli", "redis-cli -p \(other.port)"], of: RequeueTool.scriptPath
+            ).fails(1, "add -c")
+        }
     }
 }

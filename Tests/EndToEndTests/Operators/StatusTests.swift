@@ -32,27 +32,6 @@ extension EndToEnd {
             #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
         }
 
-        @Test("A key of fair with more than half of the waiting bytes is named, and the JSON has the largest keys.")
-        func fair() async throws {
-            let redis = try RedisServer()
-            try redis.push(TestJob.many(2))
-            try redis.run(
-                "ZADD", "push:{default}:sorted", "700",
-                #"{"apns_worker":1,"claim":"sorted:0000000000000001","job":{"token":"ab","alert":"x","fair":"acme"}}"#)
-            #expect(try await FleetView(redis.url).queue("default").fair?.count == 0)
-            try redis.run(
-                "HSET", "push:{default}:shares", "time", "700", "by:acme", "9000", "by:", "800", "common:7", "800")
-            let queue = try await FleetView(redis.url).queue("default")
-            #expect(queue.waiting == 3 && queue.later == 0)
-            #expect(queue.fair?.count == 3 && queue.fair?.waiting_bytes == 8500)
-            #expect(queue.fair?.largest.map(\.key) == ["acme", "", nil])
-            #expect(queue.fair?.largest.map(\.waiting_bytes) == [8300, 100, 100])
-            let line = "\n  most waiting bytes: acme (8.1 KiB of 8.3 KiB, 3 keys)\n"
-            try await apnsWorker(redis.url, "status").succeeds(line)
-            try redis.run("HSET", "push:{default}:shares", "by:", "9000")
-            #expect(try await !apnsWorker(redis.url, "status").output.contains("most waiting bytes"))
-        }
-
         @Test("a worker with several lanes and queues is one line, which disappears after its drain")
         func workers() async throws {
             let (redis, simulator) = try await startServers(rules: ["prefix=ee,answer=silence", "prefix=dd,answer=413"])
@@ -88,30 +67,6 @@ extension EndToEnd {
             for worker in workers { _ = try await worker.stop() }
             #expect(try await FleetView(redis.url).workers.isEmpty)
             #expect(try !QueueContents(redis, queue: "a").keys.contains { $0.contains("info") || $0.contains("order") })
-        }
-
-        @Test("a killed worker is shown as missing until another reclaims its jobs")
-        func killed() async throws {
-            let (redis, simulator) = try await startServers(rules: ["prefix=ee,answer=silence"])
-            try redis.push(TestJob.many(4, prefix: "ee"))
-            let killed = try WorkerProcess(redis, simulator)
-            try await eventually("it has taken them") { try await FleetView(redis.url).worker(killed)?.claimed == 4 }
-            let name = try #require(try await FleetView(redis.url).worker(killed)).name
-            killed.process.kill()
-            try redis.endLeases()
-            try await eventually("it is seen to be gone, and that this needs somebody") {
-                let view = try await FleetView(redis.url)
-                return view.worker(killed)?.state == "gone" && view.kinds == ["worker_gone \(name)"]
-            }
-            try await apnsWorker(redis.url, "status").shows("! the lease of worker", "it had 4 jobs")
-            try await apnsWorker(redis.url, "status", "--check").fails(1)
-            let next = try WorkerProcess(
-                redis, simulator, ["--drain-timeout", "500"], environment: WorkerProcess.reclaimsSoon)
-            try await eventually("another has taken over") {
-                let view = try await FleetView(redis.url)
-                return view.workers.map(\.pid) == [Int(next.process.processIdentifier)] && view.problems.isEmpty
-            }
-            _ = try await next.stop()
         }
 
         @Test("refused and paused apps are shown with the reason")
@@ -160,36 +115,6 @@ extension EndToEnd {
             try await CommandLineTests.run(["resume"], environment: environment).begins(
                 "queue default is resumed; it was paused: sun, since 20")
             _ = try await worker.stop()
-        }
-
-        @Test("foreign data in a worker's place reaches no terminal and stops nothing")
-        func hostile() async throws {
-            let (redis, simulator) = try await startServers()
-            let worker = try WorkerProcess(redis, simulator)
-            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
-            let escape = "\u{1B}[2J\u{9B}31m"
-            for (name, value) in [
-                ("x\(escape)", "garbage\(escape)"),
-                (
-                    "evil.1.aa.0",
-                    #"{"process":"evil.1.aa","host":"\u001b[2Jhost","version":"\u009b31m","apps":[{"name":"\u001b]0;t\u0007","usable":1,"failure":"\u001b[2J"}]}"#
-                ),
-            ] {
-                try redis.run("ZADD", "push:{default}:workers", "9999999999999", name)
-                try redis.run("HSET", "push:{default}:worker-info", name, value)
-            }
-            try redis.run("SET", "push:{shared}:apps:default:paused", "by\(escape)\nhand")
-            try redis.run("HSET", "push:{default}:stats:2026-01-01", "x", "1")
-            let page = try await apnsWorker(redis.url, "status").succeeds()
-            let controls = page.output.unicodeScalars.filter { $0.properties.generalCategory == .control && $0 != "\n" }
-            #expect(controls.isEmpty, "\(page.output)")
-            #expect(page.output.contains("by[2J31mhand") && page.output.contains("[2Jhost"), "\(page.output)")
-            let view = try await FleetView(redis.url)
-            #expect(view.workers.count == 3 && view.worker(worker)?.state == "running")
-            try redis.run("DEL", "push:{shared}:apps:default:paused")
-            try redis.push(TestJob.many(5))
-            try await redis.has(5)
-            #expect(try await worker.stop().delivered == 5)
         }
 
         @Test("jobs in a list with a configured name are counted automatically, because workers report the name")
@@ -269,37 +194,6 @@ extension EndToEnd {
                 #expect(bare.contains { $0.hasPrefix("! same problem for 18 more: queue-") }, "\(bare)")
                 #expect(bare.contains { $0.hasPrefix("QUEUE ") } && bare.contains { $0.hasPrefix("queue-0 ") })
             }
-        }
-
-        @Test("hundreds of thousands of tokens, dead letters and other keys do not slow it down")
-        func many() async throws {
-            let redis = try RedisServer()
-            let fill = """
-                for i = 1, 200000, 1000 do
-                    local tokens, letters = {}, {}
-                    for j = i, i + 999 do
-                        tokens[#tokens + 1] = 't' .. j
-                        letters[#letters + 1] = j
-                        letters[#letters + 1] = '{"v":1,"reason":"R","at":1}\\n' .. j
-                        redis.call('SET', 'other:' .. j, 1)
-                        redis.call('SET', 'push:{default}:unique:' .. j, 1)
-                    end
-                    redis.call('SADD', KEYS[1], unpack(tokens))
-                    redis.call('ZADD', KEYS[2], unpack(letters))
-                end
-                """
-            _ = try RedisTestConnection(port: redis.port).run(
-                "EVAL", fill, "2", "push:{shared}:invalid-tokens", "push:{default}:dead")
-            try redis.run("CONFIG", "SET", "slowlog-log-slower-than", "50000")
-            try redis.run("SLOWLOG", "RESET")
-            let view = try await FleetView(redis.url)
-            #expect(view.invalid_tokens == 200_000)
-            let queue = try view.queue("default")
-            #expect(queue.dead == 200_000 && queue.dead_reasons == ["R": 200] && view.notes.isEmpty)
-            let calls = try redis.calls()
-            // Scanned a thousand at a time, and no command exceeded its bound.
-            #expect(calls["keys"] == nil && calls["smembers"] == nil)
-            #expect((1...400).contains(calls["scan", default: 0]))
         }
     }
 }

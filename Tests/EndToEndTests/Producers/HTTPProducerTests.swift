@@ -255,23 +255,6 @@ extension EndToEnd {
             }
         }
 
-        @Test("need one command of Redis for a request, and one more for a campaign")
-        func commands() async throws {
-            let redis = try RedisServer()
-            let web = try await WebProcess(redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
-            let jobs = TestJob.many(100, members: #""campaign":"spring","#)
-            // Redis learns the scripts.
-            #expect(try await web.post("shop", jobs[0]).status == 202)
-            try redis.run("CONFIG", "RESETSTAT")
-            for _ in 0..<5 {
-                #expect(try await web.post("shop", TestJob.many(100).joined(separator: "\n")).status == 202)
-            }
-            #expect(try redis.calls()["evalsha"] == 5)
-            #expect(try await web.post("shop", jobs.joined(separator: "\n")).status == 202)
-            #expect(try redis.calls()["evalsha"] == 7)
-            #expect(try redis.run("HGET", "push:{default}:campaign:spring", "total").text == "101")
-        }
-
         /// The requests of a client: one process and one connection, one request after the other, until one fails.
         private struct Client {
             let process: ChildProcess
