@@ -38,24 +38,6 @@ extension EndToEnd {
             #expect(tool.output.contains("SUCCESS"))
         }
 
-        @Test("Prometheus accepts the rules")
-        func rules() async throws {
-            try await Self.promtool(["check", "rules", DeployFolder.url(AlertRules.path).path])
-        }
-
-        @Test("Each rule has a severity, a summary, a description and an action")
-        func everyRule() throws {
-            let rules = try DeployFolder.yaml(AlertRules.path).list("groups/0/rules")
-            #expect(rules.count > 15)
-            for rule in rules {
-                let name = try rule.text("alert")
-                #expect(["page", "ticket"].contains(try rule.text("labels/severity")))
-                for annotation in ["summary", "description", "action"] {
-                    #expect(!(try rule.text("annotations/\(annotation)")).isEmpty, "\(name)")
-                }
-            }
-        }
-
         @Test("Prometheus accepts the dashboard's expressions, and panel numbers are unique")
         func expressions() async throws {
             let expressions = try Self.panelExpressions()

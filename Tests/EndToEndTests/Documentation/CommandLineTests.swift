@@ -208,20 +208,5 @@ extension EndToEnd {
                 environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"]
             ).fails(words).prints("")
         }
-
-        @Test(
-            "--help of each command lists its options",
-            arguments: [
-                ("apns-worker", [], ["run", "enqueue", "pause", "resume", "RPUSH"]),
-                ("apns-worker", ["run"], ["SIGTERM", "APNS_WORKER_REDIS_URL", "APNS_WORKER_KEY", "--exit-when-done"]),
-                ("apns-worker", ["enqueue"], ["--unchecked", "--first", "APNS_WORKER_REDIS_URL", "NDJSON"]),
-                ("apns-worker", ["pause"], ["--reason", "--queue", "resume"]),
-                ("apns-worker", ["resume"], ["--queue", "APNS_WORKER_REDIS_URL"]),
-                ("apns-simulator", [], ["--rule", "answer=", "SIGUSR1", "--provider-key"]),
-            ])
-        func help(_ program: String, _ command: [String], _ words: [String]) async throws {
-            let result = try await Self.run(command + ["--help"], of: program).succeeds()
-            for word in words { #expect(result.output.contains(word)) }
-        }
     }
 }
