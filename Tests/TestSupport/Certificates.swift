@@ -18,11 +18,9 @@ package enum TestCertificates {
 
     private static let made: Result<String, Failure> = {
         if let shared = ProcessInfo.processInfo.environment["TEST_CERTIFICATES"] { return .success(shared) }
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
         atexit { try? FileManager.default.removeItem(atPath: TestCertificates.path) }
         do {
-            let process = try ChildProcess(root.appending(path: "scripts/make-certs").path, [path])
+            let process = try ChildProcess(Repository.path("scripts/make-certs"), [path])
             guard try process.waitBlocking() == .exited(0) else {
                 return .failure(Failure(description: "\(process.failure("failed"))"))
             }
@@ -44,6 +42,14 @@ extension TestCertificates {
 
     package static func identity(_ name: String = "server") throws -> TLSIdentity {
         try TLSIdentity(certificateFile: path("\(name).pem"), keyFile: path("\(name)-key.pem"))
+    }
+
+    /// Returns the variables of an app with the certificate `client`.
+    package static func clientVariables() throws -> [String: String] {
+        [
+            "APNS_WORKER_CERTIFICATE": try path("client.pem"),
+            "APNS_WORKER_CERTIFICATE_KEY": try path("client-key.pem"),
+        ]
     }
 
     package static func client(

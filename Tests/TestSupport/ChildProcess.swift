@@ -59,6 +59,11 @@ package final class ChildProcess: Sendable {
         Self.all.withLock { $0[directory.path] = entry }
     }
 
+    /// Starts a program with its arguments.
+    package convenience init(_ command: [String], environment: [String: String] = [:], input: Data? = nil) throws {
+        try self.init(command[0], Array(command.dropFirst()), environment: environment, input: input)
+    }
+
     deinit {
         _ = Self.all.withLock { $0.removeValue(forKey: directory.path) }
         kill()
@@ -119,6 +124,17 @@ package final class ChildProcess: Sendable {
         }
         guard let ending else { throw failure("no ending") }
         return ending
+    }
+
+    /// Waits until a condition holds.
+    /// - Throws: ``Failure`` if the program ends before that, or the time is over.
+    package func until(_ what: String, _ condition: () async throws -> Bool) async throws {
+        try await eventually(what) {
+            let ending = ending
+            if try await condition() { return true }
+            if let ending { throw failure("ended with \(ending), while a test waited until \(what)") }
+            return false
+        }
     }
 
     /// Waits for its end on this thread, for programs that take only a moment.
@@ -187,13 +203,12 @@ private final class Watchdog: Sendable {
         let name = "tests-\(getpid())-\(UInt32.random(in: 0 ... .max))"
         directory = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        // A socket pair is closed on exec from the beginning; a pipe would be so only a little later.
+        // A pair of sockets is closed on exec from its beginning, a pipe only after another call. The second end is never closed.
         var ends: [Int32] = [-1, -1]
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else {
             throw ChildProcess.Failure(description: "no pair of sockets to be had")
         }
-        // This process' end is never closed.
         // Ctrl-C reaches the whole process group. If it ended the watchdog, a child that is stopped would live forever.
         let script = """
             trap '' INT TERM HUP

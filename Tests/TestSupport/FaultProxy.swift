@@ -22,8 +22,8 @@ package final class FaultProxy: Sendable {
     package let port: Int
 
     private let core: FaultProxyCore
-    /// A socket that is bound but does not listen: it keeps the port reserved while connections are refused.
-    private let reservation: Int32
+    /// Keeps the port while connections are refused.
+    private let reservation: BoundPort
 
     /// Starts to listen.
     /// - Parameters:
@@ -34,7 +34,11 @@ package final class FaultProxy: Sendable {
         to target: Int, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton,
         watch: (@Sendable (ByteBuffer) -> Void)? = nil
     ) async throws {
-        (reservation, port) = try Self.reserve()
+        guard let reservation = BoundPort(isShared: true) else {
+            throw ChildProcess.Failure(description: "no free port on 127.0.0.1 for a proxy")
+        }
+        self.reservation = reservation
+        port = reservation.port
         core = FaultProxyCore(target: target, port: port, eventLoop: group.next(), watch: watch)
         try await core.onLoop { $0.listen() }
     }
@@ -42,7 +46,7 @@ package final class FaultProxy: Sendable {
     deinit {
         let core = core
         core.eventLoop.execute { core.stop() }
-        close(reservation)
+        close(reservation.descriptor)
     }
 
     /// Begins a fault, also for open connections. It replaces the fault before it.
@@ -60,26 +64,6 @@ package final class FaultProxy: Sendable {
     /// The number of open connections of clients.
     package var connections: Int {
         get async throws { try await core.onLoop { $0.eventLoop.makeSucceededFuture($0.links.count) } }
-    }
-
-    private static func reserve() throws -> (Int32, Int) {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        var yes: Int32 = 1
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let isBound = withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
-                setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &yes, socklen_t(MemoryLayout<Int32>.size)) == 0
-                    && bind(descriptor, pointer, length) == 0 && getsockname(descriptor, pointer, &length) == 0
-            }
-        }
-        guard isBound else {
-            close(descriptor)
-            throw ChildProcess.Failure(description: "no free port on 127.0.0.1 for a proxy")
-        }
-        return (descriptor, Int(UInt16(bigEndian: address.sin_port)))
     }
 }
 

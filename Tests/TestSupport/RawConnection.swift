@@ -34,22 +34,35 @@ package final class RawConnection {
 
     deinit { close(descriptor) }
 
-    /// Sends an HTTP request. A test that polls would start hundreds of processes with another client.
-    /// - Throws: ``ChildProcess/Failure`` without an answer within half a minute.
+    /// An answer to an HTTP request.
+    package struct Answer: Sendable {
+        package let status: Int
+        /// The status line and the header.
+        package let head: String
+        package let body: String
+    }
+
+    /// Sends an HTTP request. With another client, tests would start thousands of processes.
+    /// - Throws: ``ChildProcess/Failure`` if no whole answer comes in time.
     package static func request(
-        _ path: String, port: Int, method: String = "GET", body: String = ""
-    ) async throws -> (status: Int, body: String) {
+        _ path: String, port: Int, method: String = "GET", headers: [String] = [], body: String = "",
+        within limit: Duration = .seconds(30)
+    ) async throws -> Answer {
         let connection = try RawConnection(port: port)
-        // Of HTTP/1.0, whose connection ends with the answer.
-        connection.send(
-            "\(method) \(path) HTTP/1.0\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
-        )
-        try await eventually("an answer to \(method) \(path)", within: .seconds(30)) { connection.hasEnded() }
+        // With HTTP/1.0 the connection ends with the answer.
+        let head =
+            ["\(method) \(path) HTTP/1.0", "Host: 127.0.0.1:\(port)", "Content-Length: \(body.utf8.count)"] + headers
+        var rest = Array((head.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8)[...]
+        try await eventually("an answer to \(method) \(path)", within: limit) {
+            connection.read()
+            if !rest.isEmpty { rest = rest.dropFirst(connection.send(rest)) }
+            return connection.isClosed
+        }
         let answer = connection.received
         guard let end = answer.range(of: "\r\n\r\n"),
             let status = answer.split(separator: " ", maxSplits: 2).dropFirst().first.flatMap({ Int($0) })
         else { throw ChildProcess.Failure(description: "\(method) \(path) is answered with \(answer.prefix(200))") }
-        return (status, String(answer[end.upperBound...]))
+        return Answer(status: status, head: String(answer[..<end.upperBound]), body: String(answer[end.upperBound...]))
     }
 
     private static func failure(_ what: String) -> ChildProcess.Failure {
@@ -59,10 +72,11 @@ package final class RawConnection {
     /// Sends as much as the kernel accepts now.
     /// - Returns: the number of bytes; 0 as well if the peer has closed.
     @discardableResult
-    package func send(_ text: String) -> Int {
-        let bytes = Array(text.utf8)
-        let count = Foundation.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL))
-        if count < 0, errno == EPIPE || errno == ECONNRESET { (isClosed, isReset) = (true, true) }
+    package func send(_ text: String) -> Int { send(Array(text.utf8)[...]) }
+
+    private func send(_ bytes: ArraySlice<UInt8>) -> Int {
+        let count = bytes.withUnsafeBytes { Foundation.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+        if count < 0, errno == EPIPE || errno == ECONNRESET { isReset = true }
         return max(0, count)
     }
 

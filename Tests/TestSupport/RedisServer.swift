@@ -154,18 +154,8 @@ package final class RedisServer: Sendable {
     /// Returns a port on 127.0.0.1 at which connections are refused until the process ends: no other process can take
     /// it, as it could take one that is only free.
     package static func refusedPort() throws -> Int {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let isBound = withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
-                bind(descriptor, pointer, length) == 0 && getsockname(descriptor, pointer, &length) == 0
-            }
-        }
-        guard isBound else { throw Failure(description: "no port on 127.0.0.1 can be reserved") }
-        return Int(UInt16(bigEndian: address.sin_port))
+        guard let bound = BoundPort() else { throw Failure(description: "no port on 127.0.0.1 can be reserved") }
+        return bound.port
     }
 
     /// Returns a port on 127.0.0.1 that was free a moment ago.
@@ -203,18 +193,9 @@ package final class RedisServer: Sendable {
     }
 
     private static func isFree(_ port: Int) -> Bool {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        guard descriptor >= 0 else { return false }
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = in_port_t(port).bigEndian
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        return withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
+        guard let bound = BoundPort(port) else { return false }
+        close(bound.descriptor)
+        return true
     }
 }
 

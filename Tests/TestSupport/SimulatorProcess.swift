@@ -5,7 +5,7 @@ package final class SimulatorProcess: Sendable {
     /// The simulator's account; its `--help` explains the members.
     package struct Account: Decodable, Sendable {
         package let requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops: Int
-        package let resetsReceived, goAways, connections, protocolErrors, highestConcurrentStreams, duplicates: Int
+        package let resetsReceived, goAways, connections, protocolErrors, duplicates: Int
         package let distinctIDs, distinctTokens, broadcasts: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         package let answers: [String: Int]
@@ -31,7 +31,7 @@ package final class SimulatorProcess: Sendable {
 
         private enum CodingKeys: String, CodingKey {
             case requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops, resetsReceived
-            case goAways, connections, protocolErrors, highestConcurrentStreams, duplicates, distinctTokens
+            case goAways, connections, protocolErrors, duplicates, distinctTokens
             case answers, broadcasts, acceptedByGateway, gateway, feedback
             case distinctIDs = "distinctIds"
             case recordedByGatewayID = "gatewayAcceptedById"
@@ -46,20 +46,11 @@ package final class SimulatorProcess: Sendable {
         package let frames: [String: Int]
         /// Notifications refused, and error packets sent, by status, such as `8 InvalidToken`.
         package let refused, packets: [String: Int]
-        package let accepted, dropped, droppedBytes, bytesReceived, duplicates, distinctIDs: Int
-        package let connections, refusedClients, closes, resets, hangs: Int
-
-        private enum CodingKeys: String, CodingKey {
-            case frames, refused, packets, accepted, dropped, droppedBytes, bytesReceived, duplicates, connections
-            case refusedClients, closes, resets, hangs
-            case distinctIDs = "distinctIds"
-        }
+        package let accepted, dropped, duplicates, connections, refusedClients, resets: Int
     }
 
     /// The account of its feedback service.
-    package struct Feedback: Decodable, Sendable {
-        package let connections, refusedClients, served, waiting: Int
-    }
+    package struct Feedback: Decodable, Sendable { package let connections, served, waiting: Int }
 
     /// A notification that its binary gateway accepted.
     package struct GatewayRecord: Equatable, Sendable {
@@ -183,7 +174,7 @@ package final class SimulatorProcess: Sendable {
             let ending = try await process.wait()
             guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
         }
-        var account = try Self.decoder.decode(Account.self, from: Data(contentsOf: file))
+        var account = try JSONDecoder.snakeCase.decode(Account.self, from: Data(contentsOf: file))
         if signal == SIGTERM { account.gatewayAccepted = try gatewayAccepted() }
         return account
     }
@@ -196,12 +187,6 @@ package final class SimulatorProcess: Sendable {
             .map { try GatewayRecord(line: $0) }.filter(\.isAccepted)
     }
 
-    private static var decoder: JSONDecoder {
-        let decoder = JSONDecoder()
-        decoder.keyDecodingStrategy = .convertFromSnakeCase
-        return decoder
-    }
-
     private struct Announcement: Decodable {
         let port: Int
         let gatewayPort, feedbackPort, controlPort: Int?
@@ -209,11 +194,10 @@ package final class SimulatorProcess: Sendable {
 
     private static func announcement(of process: ChildProcess) async throws -> Announcement {
         var announcement: Announcement?
-        try await eventually("the simulator listens") {
-            if let ending = process.ending { throw process.failure("ended with \(ending)") }
+        try await process.until("the simulator listens") {
             let line = process.output
             guard line.hasSuffix("\n") else { return false }
-            announcement = try Self.decoder.decode(Announcement.self, from: Data(line.utf8))
+            announcement = try JSONDecoder.snakeCase.decode(Announcement.self, from: Data(line.utf8))
             return true
         }
         guard let announcement else { throw process.failure("no port") }

@@ -1,11 +1,33 @@
 import Foundation
 
+/// A folder that is removed with this object.
+package final class TemporaryFolder: Sendable {
+    package let url = FileManager.default.temporaryDirectory.appending(path: "apns-worker-tests-\(UUID().uuidString)")
+    /// The path of a configuration.
+    package var file: String { path("worker.yaml") }
+
+    /// - Parameter yaml: the configuration.
+    package init(_ yaml: String? = nil) throws {
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+        if let yaml { try write(yaml) }
+    }
+
+    deinit { try? FileManager.default.removeItem(at: url) }
+
+    package func path(_ name: String) -> String { url.appending(path: name).path }
+
+    /// Replaces a file in the way of editors and Kubernetes.
+    @discardableResult
+    package func write(_ text: String, as name: String = "worker.yaml") throws -> String {
+        try Data(text.utf8).write(to: url.appending(path: name), options: .atomic)
+        return path(name)
+    }
+}
+
 /// Runs a body with a temporary directory, and removes the directory afterwards.
 package func withTemporaryDirectory<Result>(_ body: (URL) throws -> Result) throws -> Result {
-    let directory = FileManager.default.temporaryDirectory.appending(path: "apns-worker-tests-\(UUID().uuidString)")
-    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-    defer { try? FileManager.default.removeItem(at: directory) }
-    return try body(directory)
+    let folder = try TemporaryFolder()
+    return try withExtendedLifetime(folder) { try body(folder.url) }
 }
 
 /// Runs a body, and then a clean-up, even if the body throws.

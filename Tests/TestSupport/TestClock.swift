@@ -32,10 +32,8 @@ package final class TestClock: Sendable {
 
     /// The library that the process preloads; made on first use, and removed when this process exits.
     private static let compiled = Result<String, any Error> {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
         atexit { unlink(TestClock.path) }
-        let source = root.appending(path: "scripts/chaos.d/clock.c").path
+        let source = Repository.path("scripts/chaos.d/clock.c")
         let process = try ChildProcess("clang", ["-shared", "-fPIC", "-O2", "-Wall", "-o", path, source])
         guard try process.waitBlocking() == .exited(0) else { throw process.failure("clang") }
         return path

@@ -4,9 +4,8 @@ import Foundation
 package final class WorkerProcess: Sendable {
     /// The worker's account: notifications, unless stated otherwise.
     package struct Account: Decodable, Sendable {
-        package let claimedJobs, submitted, delivered, invalidToken, suppressed, expired, dropped, retried, deferred,
-            scheduled: Int
-        package let resent, dead, possibleDuplicates, lostClaims: Int
+        package let submitted, delivered, invalidToken, suppressed, expired, dropped, retried, deferred: Int
+        package let scheduled, resent, dead, possibleDuplicates, lostClaims: Int
     }
 
     package let process: ChildProcess
@@ -45,10 +44,8 @@ package final class WorkerProcess: Sendable {
         // Only root has capabilities to drop.
         let setpriv = hasRights || geteuid() != 0 ? [] : ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
         let prlimit = descriptors.map { ["prlimit", "--nofile=\($0)"] } ?? []
-        let line = (pipe?.command(2) ?? []) + prlimit + setpriv + command
         process = try ChildProcess(
-            line[0], Array(line.dropFirst()),
-            environment: environment.merging(more) { $1 })
+            (pipe?.command(2) ?? []) + prlimit + setpriv + command, environment: environment.merging(more) { $1 })
     }
 
     /// Starts a worker whose app uses the binary gateway, with the `client` of ``TestCertificates``.
@@ -64,10 +61,8 @@ package final class WorkerProcess: Sendable {
     ) throws {
         let gatewayOnly = [
             "APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_GATEWAY_CONFIRM_AFTER": "\(confirmAfter)",
-            "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
-            "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"), "APNS_WORKER_KEY": "",
-            "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": "",
-        ]
+            "APNS_WORKER_KEY": "", "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": "",
+        ].merging(try TestCertificates.clientVariables()) { $1 }
         try self.init(
             redis: redis, endpoint: gateway, options: options, environment: gatewayOnly.merging(more) { $1 })
     }
@@ -85,11 +80,8 @@ package final class WorkerProcess: Sendable {
     /// Waits until its log has a line with an event and all of these words.
     /// - Throws: ``ChildProcess/Failure`` if it ends before that, or the time is over.
     package func logs(_ event: String, _ words: String...) async throws {
-        try await eventually("the worker logs \(event) \(words)") {
-            let ending = process.ending
-            if lines(of: event).contains(where: { line in words.allSatisfy(line.contains) }) { return true }
-            if let ending { throw process.failure("ended with \(ending) and never logged \(event) \(words)") }
-            return false
+        try await process.until("the worker logs \(event) \(words)") {
+            lines(of: event).contains { line in words.allSatisfy(line.contains) }
         }
     }
 
@@ -99,9 +91,7 @@ package final class WorkerProcess: Sendable {
     package func finish() async throws -> Account {
         let ending = try await process.wait(within: .seconds(300))
         guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
-        let decoder = JSONDecoder()
-        decoder.keyDecodingStrategy = .convertFromSnakeCase
-        return try decoder.decode(Account.self, from: Data(contentsOf: accountPath))
+        return try JSONDecoder.snakeCase.decode(Account.self, from: Data(contentsOf: accountPath))
     }
 
     /// Drains it with SIGTERM, and waits until it has ended.
@@ -110,6 +100,15 @@ package final class WorkerProcess: Sendable {
     package func stop(by signal: Int32 = SIGTERM) async throws -> Account {
         process.send(signal)
         return try await finish()
+    }
+}
+
+extension JSONDecoder {
+    /// A decoder of the JSON of the programs.
+    package static var snakeCase: JSONDecoder {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return decoder
     }
 }
 

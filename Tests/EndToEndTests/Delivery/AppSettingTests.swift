@@ -21,20 +21,17 @@ extension EndToEnd {
         private final class Scene {
             let redis: RedisServer
             let simulator: SimulatorProcess
-            let worker: WorkerProcess
-            private let folder: ConfigurationTests.Folder
+            private let file: FileWorker
 
-            var record: String { folder.url.appending(path: "record").path }
+            var worker: WorkerProcess { file.worker }
+            var record: String { redis.directory.appending(path: "record").path }
 
             /// - Parameter settings: the app's settings, one per line.
             init(_ settings: String...) async throws {
                 redis = try RedisServer()
-                folder = try ConfigurationTests.Folder()
-                simulator = try await SimulatorProcess(options: ["--record", folder.url.appending(path: "record").path])
-                try folder.write(Self.file(settings, simulator.port))
-                worker = try WorkerProcess(
-                    redis, simulator, ["--config", folder.file, "--results", "all"],
-                    environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": ""])
+                simulator = try await SimulatorProcess(
+                    options: ["--record", redis.directory.appending(path: "record").path])
+                file = try FileWorker(redis, Self.file(settings, simulator.port), ["--results", "all"])
             }
 
             private static func file(_ settings: [String], _ port: Int) -> String {
@@ -43,12 +40,7 @@ extension EndToEnd {
             }
 
             func reload(_ settings: String...) async throws {
-                let before = worker.lines(of: "configuration_reloaded").count
-                try folder.write(Self.file(settings, simulator.port))
-                worker.process.send(SIGHUP)
-                try await eventually("the configuration is loaded") {
-                    worker.lines(of: "configuration_reloaded").count > before
-                }
+                try await file.reload(Self.file(settings, simulator.port))
             }
 
             func finish(_ jobs: [String], ended: Int) async throws {
@@ -162,7 +154,7 @@ extension EndToEnd {
                 ("SubscriptionKey_ABC123DEFG.p8", "is a key for in-app purchases by its name"),
             ] as [(String, String?)])
         func keyNames(name: String, problem: String?) async throws {
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let key = try String(contentsOfFile: TestCertificates.path("AuthKey_ABC123DEFG.p8"), encoding: .utf8)
             let file = try folder.write(key, as: name)
             let config = try await CommandLineTests.run(
@@ -177,7 +169,7 @@ extension EndToEnd {
 
         @Test("a credential that can't be used is refused with the first thing to do")
         func unusable() async throws {
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let openssl = try ChildProcess(
                 "/bin/sh",
                 [
@@ -198,7 +190,7 @@ extension EndToEnd {
                     ["check"],
                     environment: [
                         "APNS_WORKER_TOPIC": "com.example.app", "APNS_WORKER_TEAM_ID": "TEAM123456",
-                        "APNS_WORKER_\(variable)": folder.url.appending(path: name).path,
+                        "APNS_WORKER_\(variable)": folder.path(name),
                     ])
                 #expect((check.output + check.errors).contains(message), "\(name): \(check)")
             }
@@ -238,7 +230,7 @@ extension EndToEnd {
             let name = form == "other" ? "other-ca" : "ca"
             let pem = try String(contentsOfFile: TestCertificates.path("\(name).pem"), encoding: .utf8)
             let text = Data(pem.utf8).base64EncodedString()
-            let folder = try ConfigurationTests.Folder("redis:\n  ca_base64: \(text)\n")
+            let folder = try TemporaryFolder("redis:\n  ca_base64: \(text)\n")
             let options = form == "file" ? ["--config", folder.file] : []
             var environment = form == "file" ? [:] : ["APNS_WORKER_REDIS_CA_BASE64": text]
             if form == "der" { environment["APNS_WORKER_REDIS_CA_BASE64"] = CheckTests.der(pem) }

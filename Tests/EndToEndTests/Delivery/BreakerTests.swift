@@ -52,9 +52,7 @@ extension EndToEnd {
             func prefix(_ name: String) -> String { String(format: "b%02x", names.firstIndex(of: name) ?? 0) }
             let (redis, simulator) = try await startServers(
                 rules: names.map { "prefix=\(prefix($0)),\(Self.classes[$0]?.rule ?? "")" })
-            var environment = ["APNS_WORKER_APPS": names.joined(separator: ","), "APNS_WORKER_TOPIC": ""]
-            for name in names { environment["APNS_WORKER_APPS_\(name.uppercased())_TOPIC"] = "com.example.\(name)" }
-            let worker = try WorkerProcess(redis, simulator, ["--retry-cap", "1h"], environment: environment)
+            let worker = try WorkerProcess(redis, simulator, ["--retry-cap", "1h"], environment: appVariables(names))
             var good = 0
             /// Pushes a good job of each app, and waits until they are delivered.
             func pushGoodOnes() async throws {
@@ -95,7 +93,7 @@ extension EndToEnd {
         @Test("a refused credential makes no dead letter and few requests; other apps continue, and a new one is used")
         func credential() async throws {
             let (redis, simulator) = try await startServers()
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             func key(_ name: String) throws -> String {
                 try folder.write(String(contentsOfFile: TestCertificates.path(name), encoding: .utf8), as: "key.p8")
             }

@@ -142,11 +142,8 @@ extension EndToEnd {
 
         @Test("an app with the binary gateway has none, and a wrong transport is named")
         func gateway() async throws {
-            let certificate = [
-                "APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_KEY": "",
-                "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
-                "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
-            ]
+            let certificate = ["APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_KEY": ""]
+                .merging(try TestCertificates.clientVariables()) { $1 }
             let channels = try await run("channels", "list", environment: certificate)
             #expect(channels.ending == .exited(78) && channels.errors.contains("does not support channels"))
             try await run("channels", "list", environment: ["APNS_WORKER_TRANSPORT": "gateway"]).fails(
@@ -184,9 +181,8 @@ extension EndToEnd {
                 "channels", "create", "--storage", "none",
                 environment: [
                     "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)", "APNS_WORKER_KEY": "",
-                    "APNS_WORKER_TEAM_ID": "", "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
-                    "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
-                ])
+                    "APNS_WORKER_TEAM_ID": "",
+                ].merging(try TestCertificates.clientVariables()) { $1 })
         }
     }
 }

@@ -14,16 +14,12 @@ extension EndToEnd {
             /// The number of times the body is sent.
             var `repeat`: Int?
             var trailers: [[String]]?
-            /// The number of requests for a device token that get this answer; the others get 200.
-            var times: Int?
             /// True to answer before the request's body has arrived.
             var early: Bool?
 
             /// - Parameter more: additional header fields.
-            static func status(_ status: String, _ body: String? = nil, more: [[String]] = [], times: Int? = nil)
-                -> Answer
-            {
-                Answer(headers: [[":status", status]] + more, body: body, times: times)
+            static func status(_ status: String, _ body: String? = nil, more: [[String]] = []) -> Answer {
+                Answer(headers: [[":status", status]] + more, body: body)
             }
         }
 
@@ -181,11 +177,7 @@ extension EndToEnd {
                 "ab": Answer(headers: [[":status", "400"]], body: #"{"reason":"BadDeviceToken"}"#, repeat: 10_000),
             ]
             let names = answers.keys.sorted()
-            var environment = ["APNS_WORKER_APPS": (names + ["good"]).joined(separator: ","), "APNS_WORKER_TOPIC": ""]
-            for name in names + ["good"] {
-                environment["APNS_WORKER_APPS_\(name.uppercased())_TOPIC"] = "com.example.\(name)"
-            }
-            let scene = try await Scene(answers, environment: environment)
+            let scene = try await Scene(answers, environment: appVariables(names + ["good"]))
             try scene.redis.push(
                 names.flatMap { TestJob.many(3, prefix: $0, members: #""app":"\#($0)","max_attempts":1,"#) }
                     + TestJob.many(100, prefix: "00", members: #""app":"good","#))

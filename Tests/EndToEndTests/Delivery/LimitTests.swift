@@ -54,11 +54,11 @@ extension EndToEnd {
             try redis.connect().run("HGET", "push:{default}:campaign:\(campaign)", "delivered").number ?? 0
         }
 
-        private static func jobs(_ tenant: String, _ numbers: Range<Int>, _ members: String = "") -> [String] {
+        private static func jobs(_ tenant: String, _ numbers: Range<Int>) -> [String] {
             numbers.map {
                 TestJob.text(
                     TestJob.token(tenant, $0),
-                    #""id":"\#(tenant)\#($0)","fair":"\#(tenant)","campaign":"\#(tenant)",\#(members)"#)
+                    #""id":"\#(tenant)\#($0)","fair":"\#(tenant)","campaign":"\#(tenant)","#)
             }
         }
 

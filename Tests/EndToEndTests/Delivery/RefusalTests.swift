@@ -39,7 +39,7 @@ extension EndToEnd {
             try scene.redis.run("CONFIG", "SET", "save", "3600 1")
             let redis = scene.redis
             redis.stop()
-            try await scene.apnsIsQuiet()
+            try await scene.simulator.isQuiet()
             // It returns when the data is loaded.
             let started = Task.detached { try redis.start() }
             try await eventually("the worker is refused several times") {

@@ -115,17 +115,10 @@ extension EndToEnd {
             for (from, to) in [("server.pem", "web.pem"), ("server-key.pem", "web-key.pem")] {
                 try files.workshop.write(Data(contentsOf: URL(filePath: TestCertificates.path(from))), to: to)
             }
-            let process = try ChildProcess(
-                BuiltProgram.path("apns-worker"),
-                [
-                    "web", "--port", "0", "--redis", redis.url, "--tls-certificate", files.path("web.pem"), "--tls-key",
-                    files.path("web-key.pem"),
-                ], environment: files.environment)
-            try await eventually("it listens") {
-                if let ending = process.ending { throw process.failure("ended with \(ending)") }
-                return process.output.contains("dashboard")
-            }
-            let port = try #require(process.output.firstMatch(of: #/:(\d+)\//#)?.output.1)
+            let web = try await WebProcess(
+                redis.url, [:], ["--tls-certificate", files.path("web.pem"), "--tls-key", files.path("web-key.pem")],
+                environment: files.environment)
+            let (process, port) = (web.process, try web.port)
             func get(_ authority: String) throws -> String {
                 let request = "printf 'GET /api/v1/status HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n'; sleep 1"
                 let client = try ChildProcess(
@@ -180,35 +173,26 @@ extension EndToEnd {
             try "whsec_wrongwrongwrongwrongwrongwrongwrongwrong".write(
                 toFile: secret, atomically: true, encoding: .utf8)
             let redis = try RedisServer()
-            let behaviour = files.path("behaviour")
-            try "200".write(toFile: behaviour, atomically: true, encoding: .utf8)
             let right = "whsec_" + Data("a secret of some thirty-two bytes".utf8).base64EncodedString()
-            let python = ForeignProgram.python("webhook_receiver.py")
-            let receiver = try ChildProcess(
-                python[0],
-                python.dropFirst() + [
-                    "--behaviour", behaviour, "--secret", right, "--port", "0", "--certificate",
-                    try TestCertificates.path("server.pem"), "--key", try TestCertificates.path("server-key.pem"),
-                ])
-            try await eventually("the receiver listens") { receiver.output.contains("}\n") }
-            let port = try #require(receiver.output.firstMatch(of: #/(\d+)}/#)?.output.1)
+            let receiver = try await ForeignReceiver(
+                "webhook_receiver.py", behaviour: "200", withTLS: true, arguments: ["--secret", right])
             try redis.run("XGROUP", "CREATE", "push:{default}:results", "callbacks", "0", "MKSTREAM")
             try redis.run("XADD", "push:{default}:results", "*", "id", "one", "outcome", "dead")
             let process = try ChildProcess(
                 BuiltProgram.path("apns-worker"),
                 [
-                    "results", "--webhook", "https://localhost:\(port)/", "--webhook-ca", files.path("ca"),
+                    "results", "--webhook", "https://localhost:\(receiver.port)/", "--webhook-ca", files.path("ca"),
                     "--webhook-secret-file", secret, "--redis", redis.url,
                 ])
             try await eventually("it does not trust the receiver") { process.errors.contains("not trusted") }
             try right.write(toFile: secret, atomically: true, encoding: .utf8)
             try files.workshop.write(Data(contentsOf: URL(filePath: TestCertificates.path("ca.pem"))), to: "ca")
             try await eventually("the request arrives, signed with the new secret") {
-                receiver.output.contains(#""signed": true"#) || receiver.output.contains(#""signed":true"#)
+                receiver.process.output.contains(/"signed": ?true/)
             }
             process.send(SIGTERM)
             #expect(try await process.wait() == .exited(0))
-            receiver.kill()
+            receiver.stop()
         }
     }
 }

@@ -115,7 +115,7 @@ extension EndToEnd {
             },
             Scene("a worker has hundreds of apps", ["MetricsDropped"], ends: false) { stage in
                 let apps = (0..<450).map { "  many\($0): {topic: com.example.many\($0), min_connections: 0}\n" }
-                let folder = try ConfigurationTests.Folder("apps:\n" + apps.joined())
+                let folder = try TemporaryFolder("apps:\n" + apps.joined())
                 try await stage.restart(options: ["--config", folder.file], environment: ["APNS_WORKER_TOPIC": ""])
                 // It would take long to parse all of their series.
                 try await stage.record("series are missing", omitting: "app=\"many") {
@@ -130,10 +130,7 @@ extension EndToEnd {
             let tracer = try ChildProcess("python3", ["-c", trace, "\(try stage.firstLoop())"])
             // The worker cannot end while its thread is stopped.
             defer { tracer.kill() }
-            try await eventually("the thread is stopped") {
-                if let ending = tracer.ending { throw tracer.failure("ended with \(ending)") }
-                return tracer.output.contains("stopped")
-            }
+            try await tracer.until("the thread is stopped") { tracer.output.contains("stopped") }
             try await stage.record("it is stuck") { $0.value("apns_worker_lanes_stuck") == 1 }
         }
 
@@ -608,7 +605,7 @@ extension EndToEnd.AlertTests {
         }
 
         func run() async throws {
-            let folder = try EndToEnd.ConfigurationTests.Folder(file)
+            let folder = try TemporaryFolder(file)
             let tool = try ChildProcess("promtool", ["test", "rules", folder.file])
             #expect(try await tool.wait() == .exited(0), "\(scene.name): \(tool.output)\(tool.errors)")
             #expect(tool.output.contains("SUCCESS"))

@@ -22,8 +22,8 @@ extension EndToEnd {
 
         @Test("its services, as plain processes, send the job that its example enqueues")
         func works() async throws {
-            let folder = try ConfigurationTests.Folder()
-            let certificates = folder.url.appending(path: "certificates").path
+            let folder = try TemporaryFolder()
+            let certificates = folder.path("certificates")
             let (port, control) = (try RedisServer.freePort(), try RedisServer.freePort())
 
             let command = try services.list("redis/command").map { try $0.text() }
@@ -39,14 +39,13 @@ extension EndToEnd {
             ]
             let options = try services.list("simulator/command").map { try Self.here($0.text(), places) }
             let simulator = try ChildProcess(BuiltProgram.path("apns-simulator"), options)
-            try await eventually("the simulator listens") {
-                if let ending = simulator.ending { throw simulator.failure("ended with \(ending)") }
-                return simulator.output.hasSuffix("\n")
+            try await simulator.until("the simulator listens") {
+                simulator.output.hasSuffix("\n")
             }
             let health = try services.list("simulator/healthcheck/test").dropFirst().map {
                 try Self.here($0.text(), places)
             }
-            let check = try ChildProcess(health[0], Array(health.dropFirst()))
+            let check = try ChildProcess(health)
             #expect(try await check.wait() == .exited(0), "\(check.errors)")
 
             let environment = try services.texts("worker/environment").mapValues { Self.here($0, places) }

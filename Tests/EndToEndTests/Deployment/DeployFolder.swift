@@ -3,13 +3,9 @@ import TestSupport
 import Yams
 
 enum DeployFolder {
-    static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent()
-        .deletingLastPathComponent()
+    static func url(_ name: String) -> URL { Repository.root.appending(path: "deploy/\(name)") }
 
-    static func url(_ name: String) -> URL { root.appending(path: "deploy/\(name)") }
-
-    static func text(_ name: String) throws -> String { try String(contentsOf: url(name), encoding: .utf8) }
+    static func text(_ name: String) throws -> String { try Repository.text("deploy/\(name)") }
 
     static func yaml(_ name: String) throws -> YAMLNode { try YAMLNode(text(name), name) }
 

@@ -28,13 +28,13 @@ extension EndToEnd {
 
         @Test("every copied file exists and is not excluded by .dockerignore")
         func copies() throws {
-            let ignored = try String(contentsOf: DeployFolder.root.appending(path: ".dockerignore"), encoding: .utf8)
+            let ignored = try Repository.text(".dockerignore")
                 .split(separator: "\n").filter { !$0.hasPrefix("#") }
             #expect(ignored.first == "*")
             let copies = try Self.instructions().filter { $0.name == "COPY" && !$0.rest.hasPrefix("--from") }
             #expect(copies.count == 6)
             for source in copies.flatMap({ $0.rest.split(separator: " ").dropLast() }) {
-                #expect(FileManager.default.fileExists(atPath: DeployFolder.root.appending(path: source).path))
+                #expect(FileManager.default.fileExists(atPath: Repository.path(source)))
                 #expect(ignored.contains("!\(source)"), "\(source)")
             }
         }
@@ -49,29 +49,25 @@ extension EndToEnd {
                 ])
             let arguments = try Self.instructions().filter { $0.name == "ARG" }.map(\.rest)
             let swift = try #require(arguments.compactMap { $0.wholeMatch(of: /SWIFT=((\d+\.\d+)\.\d+)/) }.first)
-            #expect(try Self.file("scripts/versions.txt").contains(Regex("\nswift +\(swift.1) ")))
+            #expect(try Repository.text("scripts/versions.txt").contains(Regex("\nswift +\(swift.1) ")))
             let releases = try #require(
-                try Self.file("scripts/package.d/lib.sh").firstMatch(of: /\ndebian_releases=\((.*)\)/)
+                try Repository.text("scripts/package.d/lib.sh").firstMatch(of: /\ndebian_releases=\((.*)\)/)
             ).1.split(separator: " ")
             #expect(try arguments.contains("DEBIAN=\(#require(releases.last))"))
-            let manifest = try Self.file("Package.swift")
+            let manifest = try Repository.text("Package.swift")
             let tools = try #require(manifest.firstMatch(of: /swift-tools-version: ([0-9.]+)/)).1
             #expect(tools == swift.2)
             var texts = ["README.md", "CONTRIBUTING.md", "scripts/lib.sh"]
             for text in texts + ["docs/getting-started.md"] {
-                #expect(try Self.file(text).contains("Swift \(swift.2) or later"), "\(text)")
+                #expect(try Repository.text(text).contains("Swift \(swift.2) or later"), "\(text)")
             }
-            texts += try FileManager.default.contentsOfDirectory(atPath: DeployFolder.root.appending(path: "docs").path)
+            texts += try FileManager.default.contentsOfDirectory(atPath: Repository.path("docs"))
                 .filter { $0.hasSuffix(".md") }.map { "docs/\($0)" }
             for text in texts {
-                for named in try Self.file(text).matches(of: /Swift (\d+\.\d+)/) {
+                for named in try Repository.text(text).matches(of: /Swift (\d+\.\d+)/) {
                     #expect(named.1 == swift.2, "\(text)")
                 }
             }
-        }
-
-        private static func file(_ path: String) throws -> String {
-            try String(contentsOf: DeployFolder.root.appending(path: path), encoding: .utf8)
         }
 
         @Test("its health check passes for a healthy worker and fails without one")

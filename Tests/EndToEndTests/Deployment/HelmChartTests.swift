@@ -234,7 +234,7 @@ extension EndToEnd {
         @Test("A worker accepts a configuration with large numbers")
         func accepted() async throws {
             let objects = try await Self.objects(ValuesFile.everything.text).byKind
-            let folder = try ConfigurationTests.Folder(Self.configuration(objects))
+            let folder = try TemporaryFolder(Self.configuration(objects))
             try await CommandLineTests.run(
                 ["check", "--config", folder.file, "--no-redis", "--no-connect"],
                 environment: ["APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8")]
@@ -244,13 +244,13 @@ extension EndToEnd {
         /// The pods of the documented values, each as a process with its arguments, variables and files.
         private struct Pods {
             let objects: [String: YAMLNode]
-            let folder: ConfigurationTests.Folder
+            let folder: TemporaryFolder
             /// The port of the worker, and that of the dashboard: a test must not listen on one that may be in use.
             let ports: (admin: Int, web: Int)
 
             /// - Parameter files: those of the Secrets, by their volume and name.
             init(_ objects: [String: YAMLNode], _ files: [String: String]) throws {
-                (self.objects, folder) = (objects, try ConfigurationTests.Folder())
+                (self.objects, folder) = (objects, try TemporaryFolder())
                 ports = (try RedisServer.freePort(), try RedisServer.freePort())
                 let configuration = try HelmChartTests.configuration(objects)
                     .replacing("0.0.0.0", with: "127.0.0.1").replacing("9464", with: "\(ports.admin)")
@@ -320,9 +320,8 @@ extension EndToEnd {
                     "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
                 ])
             try redis.push(TestJob.many(5, members: #""app":"shop","#), queue: "critical")
-            try await eventually("they are sent") {
-                if let ending = worker.ending { throw worker.failure("ended with \(ending)") }
-                return try QueueContents(redis, queue: "critical").count("delivered") == 5
+            try await worker.until("they are sent") {
+                try QueueContents(redis, queue: "critical").count("delivered") == 5
             }
             for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
                 let path = try pods.container("Deployment").text("\(probe)/httpGet/path")
@@ -332,16 +331,14 @@ extension EndToEnd {
             for probe in ["livenessProbe", "readinessProbe"] {
                 let path = try pods.container("Deployment/web").text("\(probe)/httpGet/path")
                 #expect(path == "/push/healthz")
-                try await eventually("the dashboard is alive") {
-                    if let ending = dashboard.ending { throw dashboard.failure("ended with \(ending)") }
-                    return dashboard.output.contains("dashboard  http")
+                try await dashboard.until("the dashboard is alive") {
+                    dashboard.output.contains("dashboard  http")
                 }
                 #expect(try await MetricsTests.get(pods.ports.web, path).status == 200)
             }
             let webhook = try pods.start("Deployment/webhook")
-            try await eventually("the webhook watches the queues of the configuration") {
-                if let ending = webhook.ending { throw webhook.failure("ended with \(ending)") }
-                return ["critical", "default"].allSatisfy { webhook.errors.contains("queue \($0): handing results to") }
+            try await webhook.until("the webhook watches the queues of the configuration") {
+                ["critical", "default"].allSatisfy { webhook.errors.contains("queue \($0): handing results to") }
             }
             for process in [worker, dashboard, webhook] {
                 process.send(SIGTERM)
@@ -466,9 +463,9 @@ extension EndToEnd {
         func lists(configuration: String) async throws {
             let values = "config: {topic: a}\nkeda: {enabled: true, listLengths: {a: 7}}\npodMonitor: {enabled: true}\n"
             let nested = configuration.hasPrefix("{") || configuration.isEmpty ? configuration : "{\(configuration)}"
-            let file = try ConfigurationTests.Folder("config: \(nested.isEmpty ? "{}" : nested)\n")
+            let file = try TemporaryFolder("config: \(nested.isEmpty ? "{}" : nested)\n")
             let objects = try await Self.objects(values, ["--values", file.file]).byKind
-            let folder = try ConfigurationTests.Folder(Self.configuration(objects))
+            let folder = try TemporaryFolder(Self.configuration(objects))
             let printed = try await CommandLineTests.run(["config", "--keys", "--json", "--config", folder.file])
                 .succeeds()
             let lists = try printed.objects.map { ($0["queue"] as? String ?? "", $0["list"] as? String ?? "") }
@@ -504,7 +501,7 @@ extension EndToEnd {
             _ rules: String, _ series: [(String, String)], _ checks: [(String, String)]
         ) async throws {
             func text(_ text: String) -> String { "'" + text.replacing("'", with: "''") + "'" }
-            let folder = try ConfigurationTests.Folder(
+            let folder = try TemporaryFolder(
                 """
                 \(rules)
                 evaluation_interval: 30s
@@ -549,7 +546,7 @@ extension EndToEnd {
                 try JSONDecoder().decode(Dashboard.self, from: Data($0.texts("data")[$1]?.utf8 ?? "".utf8))
             }
             #expect(Set(decoded.map(\.uid)).count == 2 && decoded[0].title == "apns-worker push/one-apns-worker")
-            let folder = try ConfigurationTests.Folder(groups)
+            let folder = try TemporaryFolder(groups)
             // The other release has the same queue, which is paused there, and no worker here.
             let (one, two) = ("job=\"push/one-apns-worker\"", "job=\"push/two-apns-worker\"")
             let series = [

@@ -244,7 +244,7 @@ extension EndToEnd {
 
         // MARK: Requests
 
-        static func get(_ port: Int, _ path: String) async throws -> (status: Int, body: String) {
+        static func get(_ port: Int, _ path: String) async throws -> RawConnection.Answer {
             try await RawConnection.request(path, port: port)
         }
 

@@ -43,7 +43,7 @@ extension EndToEnd {
             let expressions = try Self.panelExpressions()
             #expect(expressions.count > 40)
             let rules = expressions.enumerated().map { #"  - {record: "x:\#($0)", expr: '\#($1)'}"# }
-            let folder = try ConfigurationTests.Folder(
+            let folder = try TemporaryFolder(
                 "groups:\n- name: x\n  rules:\n" + rules.joined(separator: "\n") + "\n")
             try await Self.promtool(["check", "rules", folder.file])
             let dashboard = try Self.dashboard()
@@ -83,7 +83,7 @@ extension EndToEnd {
             let redis = try RedisServer(arguments: ["--maxmemory", "1gb"])
             let simulator = try await SimulatorProcess(
                 gateway: [], options: ["--client-ca", try TestCertificates.path("ca.pem")])
-            let folder = try ConfigurationTests.Folder(
+            let folder = try TemporaryFolder(
                 """
                 apps:
                   key:
@@ -115,7 +115,7 @@ extension EndToEnd {
             #expect(named.count > 25)
             // This metric is reported only if it is not 0, so its name is read from the source.
             let rare = "metric_series_dropped_total"
-            let metrics = DeployFolder.root.appending(path: "Sources/PushWorker/Process/WorkerMetric.swift")
+            let metrics = Repository.root.appending(path: "Sources/PushWorker/Process/WorkerMetric.swift")
             #expect(try String(contentsOf: metrics, encoding: .utf8).contains("\"\(rare)\""))
             var missing = named
             try await eventually("all are there") {

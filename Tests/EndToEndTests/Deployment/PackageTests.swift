@@ -23,10 +23,10 @@ extension EndToEnd {
             "each command has a manual page that groff formats without a warning", arguments: ["worker", "simulator"])
         func manual(_ name: String) async throws {
             let program = try BuiltProgram.path("apns-\(name)")
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let help = try await Self.output(program, ["--experimental-dump-help"])
             try folder.write(help, as: "help.json")
-            let script = DeployFolder.root.appending(path: "scripts/package.d/manual.py").path
+            let script = Repository.path("scripts/package.d/manual.py")
             _ = try await Self.output(
                 "/bin/sh",
                 ["-c", "exec python3 -B \"$1\" \"$2\" 1.2.3 0 <\"$2/help.json\"", "sh", script, folder.url.path])
@@ -45,20 +45,20 @@ extension EndToEnd {
         @Test("bash reads the completions; those of other shells are generated", arguments: ["worker", "simulator"])
         func completions(_ name: String) async throws {
             let program = try BuiltProgram.path("apns-\(name)")
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             try folder.write(try await Self.output(program, ["--generate-completion-script", "bash"]), as: "bash")
-            _ = try await Self.output("bash", ["-n", folder.url.appending(path: "bash").path])
+            _ = try await Self.output("bash", ["-n", folder.path("bash")])
             #expect(try await Self.output(program, ["--generate-completion-script", "zsh"]).hasPrefix("#compdef"))
             #expect(try await Self.output(program, ["--generate-completion-script", "fish"]).contains("apns-\(name)"))
         }
 
         @Test("--help of each script prints its usage, and builds nothing")
         func scripts() async throws {
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let swift = folder.url.appending(path: "swift")
             try folder.write("#!/bin/sh\ntouch \"$0.started\"\nexit 1\n", as: "swift")
             try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: swift.path)
-            let directory = DeployFolder.root.appending(path: "scripts").path
+            let directory = Repository.path("scripts")
             let scripts = try FileManager.default.contentsOfDirectory(atPath: directory).filter {
                 !$0.contains(".")
             }
@@ -74,7 +74,7 @@ extension EndToEnd {
 
         @Test("an archive of the commit names it in the file that programs read")
         func commit() async throws {
-            let root = DeployFolder.root.path
+            let root = Repository.root.path
             // A source that is not a clone is already an archive.
             guard FileManager.default.fileExists(atPath: "\(root)/.git") else { return }
             let commit = try await Self.output("git", ["-C", root, "rev-parse", "HEAD"])
@@ -86,9 +86,7 @@ extension EndToEnd {
 
         /// Returns the names, versions, licences and URLs of `scripts/versions.txt`.
         private static func versions() throws -> [[String]] {
-            try String(
-                contentsOf: DeployFolder.root.appending(path: "scripts/versions.txt"), encoding: .utf8
-            ).split(separator: "\n").filter { !$0.hasPrefix("#") }.map {
+            try Repository.text("scripts/versions.txt").split(separator: "\n").filter { !$0.hasPrefix("#") }.map {
                 $0.split(separator: " ").map(String.init)
             }
         }
@@ -99,17 +97,17 @@ extension EndToEnd {
             #expect(versions.count > 20 && versions.allSatisfy { $0.count == 4 && $0[3].hasPrefix("https://") })
             #expect(Set(versions.map { $0[2] }).isSubset(of: ["Apache-2.0", "MIT"]))
             #expect(Set(versions.map { $0[0] }).count == versions.count)
-            _ = try await Self.output(DeployFolder.root.appending(path: "scripts/versions").path, ["check"])
+            _ = try await Self.output(Repository.path("scripts/versions"), ["check"])
         }
 
         /// Copies the parts of the repository that choose versions.
-        private static func copy() throws -> ConfigurationTests.Folder {
-            let folder = try ConfigurationTests.Folder()
+        private static func copy() throws -> TemporaryFolder {
+            let folder = try TemporaryFolder()
             try FileManager.default.createDirectory(
                 at: folder.url.appending(path: "scripts"), withIntermediateDirectories: true)
             for file in ["lib.sh", "versions", "versions.txt"] {
                 try FileManager.default.copyItem(
-                    at: DeployFolder.root.appending(path: "scripts/\(file)"),
+                    at: Repository.root.appending(path: "scripts/\(file)"),
                     to: folder.url.appending(path: "scripts/\(file)"))
             }
             return folder
@@ -157,18 +155,18 @@ extension EndToEnd {
                 struct Metadata: Decodable { let component: Program }
                 let bomFormat, specVersion: String, metadata: Metadata, components: [Component]
             }
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             // Its name in Debian 13.
             let ssl = FileManager.default.fileExists(atPath: "/usr/share/doc/libssl3t64") ? "libssl3t64" : "libssl3"
             try folder.write("libc6 (>= 2.36), \(ssl) (>= 3.0.0), libgcc-s1 | libc6 (<< 1)\n", as: "depends")
             try folder.write("0.1.0+abc\n", as: "version")
             let programs = URL(filePath: try BuiltProgram.path("apns-worker")).deletingLastPathComponent()
-            let script = DeployFolder.root.appending(path: "scripts/package.d/sbom.py").path
+            let script = Repository.path("scripts/package.d/sbom.py")
             let command = "cd \"$1\" && exec python3 -B \"$2\" \"$3\" \"$4\""
             var texts: Set<String> = []
             for _ in 0..<2 {
                 let run = try ChildProcess(
-                    "/bin/sh", ["-c", command, "sh", DeployFolder.root.path, script, programs.path, folder.url.path],
+                    "/bin/sh", ["-c", command, "sh", Repository.root.path, script, programs.path, folder.url.path],
                     environment: ["SOURCE_DATE_EPOCH": "1795279247"])
                 #expect(try await run.wait() == .exited(0), "\(run.errors)")
                 texts.insert(try String(contentsOf: folder.url.appending(path: "sbom.cdx.json"), encoding: .utf8))
@@ -192,7 +190,7 @@ extension EndToEnd {
 
         @Test("the newest release of the changelog, with its date, is that of the programs and of the chart")
         func release() async throws {
-            let changelog = try String(contentsOf: DeployFolder.root.appending(path: "CHANGELOG.md"), encoding: .utf8)
+            let changelog = try Repository.text("CHANGELOG.md")
             let newest = try #require(changelog.firstMatch(of: /\n## (\d+\.\d+\.\d+) – \d{4}-\d\d-\d\d\n/)).1
             let version = try await Self.output(BuiltProgram.path("apns-worker"), ["--version"])
             #expect(version.hasPrefix("\(newest)+") || version == "\(newest)\n")

@@ -20,7 +20,7 @@ extension EndToEnd {
             }
         }
 
-        private static let script = DeployFolder.root.appending(path: "scripts/apns-probe").path
+        private static let script = Repository.path("scripts/apns-probe")
 
         private func byKey() throws -> [String] {
             [

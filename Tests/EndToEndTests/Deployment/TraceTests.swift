@@ -155,14 +155,14 @@ extension EndToEnd {
         func authenticated() async throws {
             let (redis, simulator) = try await startServers()
             let collector = try await Collector(withTLS: true)
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             try folder.write("# of the collector\n\nX-Token:  s3cret-of-the-collector \n", as: "headers")
             let worker = try WorkerProcess(
                 redis, simulator,
                 [
                     "--traces-url", "https://localhost:\(collector.port)/v1/traces", "--traces-ca",
                     try TestCertificates.path("ca.pem"), "--traces-headers-file",
-                    folder.url.appending(path: "headers").path, "--exit-when-done", "--log-level", "trace",
+                    folder.path("headers"), "--exit-when-done", "--log-level", "trace",
                 ])
             try redis.push([Self.job(1)])
             try await eventually("spans arrive") { try collector.spans.count == 2 }
@@ -193,10 +193,9 @@ extension EndToEnd {
             let port = try await worker.adminPort()
             try redis.push([Self.job(1), Self.job(2, flags: "00"), TestJob.text(TestJob.token("a", 3))])
             try await redis.has(3)
-            let curl = try ChildProcess(
-                "curl", ["-sS", "-H", "Accept: application/openmetrics-text", "http://127.0.0.1:\(port)/metrics"])
-            #expect(try await curl.wait() == .exited(0))
-            let traced = curl.output.split(separator: "\n").filter { $0.contains(" # {") }
+            let page = try await RawConnection.request(
+                "/metrics", port: port, headers: ["Accept: application/openmetrics-text"])
+            let traced = page.body.split(separator: "\n").filter { $0.contains(" # {") }
             #expect(traced.count == 1, "\(traced)")
             let context = Self.context(1)
             #expect(

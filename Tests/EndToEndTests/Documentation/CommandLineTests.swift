@@ -14,14 +14,7 @@ extension EndToEnd {
             var status: Int32? { if case .exited(let status) = ending { status } else { nil } }
 
             /// The JSON object of each line.
-            var objects: [[String: Any]] {
-                get throws {
-                    try output.split(separator: "\n").map { line in
-                        let object = try JSONSerialization.jsonObject(with: Data(line.utf8))
-                        return try #require(object as? [String: Any], "\(line)")
-                    }
-                }
-            }
+            var objects: [[String: Any]] { get throws { try jsonObjects(output) } }
         }
 
         static func run(

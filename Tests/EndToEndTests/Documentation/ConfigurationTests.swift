@@ -5,27 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("Configuration")
     struct ConfigurationTests {
-        /// A folder with a configuration file and the files that it names.
-        final class Folder {
-            let url = FileManager.default.temporaryDirectory.appending(path: "configuration-\(UUID().uuidString)")
-            var file: String { url.appending(path: "worker.yaml").path }
-
-            init(_ yaml: String = "") throws {
-                try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
-                try write(yaml)
-            }
-
-            deinit { try? FileManager.default.removeItem(at: url) }
-
-            /// Replaces a file in the way of editors and Kubernetes.
-            @discardableResult
-            func write(_ text: String, as name: String = "worker.yaml") throws -> String {
-                let place = url.appending(path: name)
-                try Data(text.utf8).write(to: place, options: .atomic)
-                return place.path
-            }
-        }
-
         struct Line: Decodable {
             let key, value, source: String
             let reloaded: Bool
@@ -57,7 +36,7 @@ extension EndToEnd {
             _ expected: [String: String], from yaml: String, flags: [String] = [], environment: [String: String] = [:],
             at location: SourceLocation = #_sourceLocation
         ) async throws -> [String: Line] {
-            let folder = try Folder(try credential() + "topic: com.example.app\n" + yaml)
+            let folder = try TemporaryFolder(try credential() + "topic: com.example.app\n" + yaml)
             let settings = try await settings(["--config", folder.file] + flags, environment: environment)
             for (key, value) in expected {
                 let line = settings[key]
@@ -106,7 +85,7 @@ extension EndToEnd {
 
         @Test("an app's or a queue's own setting overrides the common one, in the file and in variables")
         func ofItsOwn() async throws {
-            let folder = try Folder(
+            let folder = try TemporaryFolder(
                 try Self.credential() + """
                     max_connections: 2
                     queues:
@@ -135,7 +114,7 @@ extension EndToEnd {
 
         @Test("its output can be used as a file and then prints the same")
         func roundTrip() async throws {
-            let folder = try Folder()
+            let folder = try TemporaryFolder()
             let authority = try folder.write("", as: "a: \"b\" # c")
             try folder.write(
                 try Self.credential() + """
@@ -149,7 +128,7 @@ extension EndToEnd {
                     ca: "\(authority.replacing("\"", with: "\\\""))"
                     """)
             let printed = try await CommandLineTests.run(["config", "--config", folder.file]).succeeds()
-            let copy = try Folder(printed.output)
+            let copy = try TemporaryFolder(printed.output)
             let (one, other) = (
                 try await Self.settings(["--config", folder.file]), try await Self.settings(["--config", copy.file])
             )
@@ -160,7 +139,7 @@ extension EndToEnd {
 
         @Test("secrets are never shown, and can be in files of their own")
         func secrets() async throws {
-            let folder = try Folder()
+            let folder = try TemporaryFolder()
             let url = try folder.write("redis://user:pa55word@127.0.0.1:7777/3\n", as: "url")
             let key = try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))
             try folder.write(key.base64EncodedString(), as: "key")
@@ -254,7 +233,7 @@ extension EndToEnd {
 
         @Test("the file may use all forms of YAML, including aliases")
         func forms() async throws {
-            let folder = try Folder()
+            let folder = try TemporaryFolder()
             let authority = try folder.write("", as: "a b")
             try folder.write(
                 """
@@ -290,7 +269,7 @@ extension EndToEnd {
             #expect(settings["apps.b.topic"]?.value == "a.c")
             #expect(settings["proxy"]?.value == nil && settings["idle_timeout"]?.source == "default")
             for empty in ["", "# nothing\n", "---\n", "\n\n"] {
-                let folder = try Folder(empty)
+                let folder = try TemporaryFolder(empty)
                 try await CommandLineTests.run(["config", "--config", folder.file]).lacks("worker.yaml")
             }
         }
@@ -298,7 +277,7 @@ extension EndToEnd {
         @Test("a mistake in the file is reported with its line and a suggestion", arguments: mistakes.indices)
         func mistake(_ index: Int) async throws {
             let (yaml, sentence) = Self.mistakes[index]
-            let folder = try Folder(yaml)
+            let folder = try TemporaryFolder(yaml)
             for command in [["config"], ["run"], ["enqueue", "--token", "ab", "--alert", "x"]] {
                 let result = try await CommandLineTests.run(command + ["--config", folder.file])
                 #expect(result.ending == .exited(78), "\(command)")
@@ -308,7 +287,7 @@ extension EndToEnd {
 
         @Test("all mistakes are reported at once, also those of variables and flags; Kubernetes' variables are ignored")
         func allMistakes() async throws {
-            let folder = try Folder("lease: 5\nfoo: 1")
+            let folder = try TemporaryFolder("lease: 5\nfoo: 1")
             let variables = [
                 "MAX_ATEMPTS": "1", "LANES": "many", "SERVICE_HOST": "10.0.0.1", "PORT": "tcp://10.0.0.1:80",
                 "PORT_80_TCP_ADDR": "10.0.0.1", "SERVICE_PORT_METRICS": "80", "APPS_SHOP_TOPIC": "x",
@@ -380,7 +359,7 @@ extension EndToEnd {
 
         @Test("an app's own key has its own ID and no common next key")
         func ownKey() async throws {
-            let folder = try Folder("")
+            let folder = try TemporaryFolder("")
             let key = try String(contentsOfFile: TestCertificates.path("AuthKey_ABC123DEFG.p8"), encoding: .utf8)
             var variables = try Self.variables()
             variables.merge([
@@ -398,7 +377,7 @@ extension EndToEnd {
 
         @Test("a missing file is reported, and so are a directory and a file that is not text")
         func noFile() async throws {
-            let folder = try Folder("a: 1")
+            let folder = try TemporaryFolder("a: 1")
             for path in ["/no/such.yaml", folder.url.path] {
                 try await CommandLineTests.run(["config", "--config", path]).reports(
                     "cannot read the configuration file \(path)")

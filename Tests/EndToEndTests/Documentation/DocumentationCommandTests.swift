@@ -102,21 +102,21 @@ private struct Sandbox {
         return process.terminationStatus == 0
     }()
 
-    private let folder: URL
+    private let folder: TemporaryFolder
     private let script: String
 
     init(_ page: DocumentationPage, _ steps: [DocumentationStep]) throws {
-        folder = FileManager.default.temporaryDirectory.appending(path: "documentation-\(UUID().uuidString)")
-        let work = folder.appending(path: "work")
-        let outputs = folder.appending(path: "outputs")
-        for directory in [work, outputs, folder.appending(path: "home")] {
+        folder = try TemporaryFolder()
+        let work = folder.url.appending(path: "work")
+        let outputs = folder.url.appending(path: "outputs")
+        for directory in [work, outputs, folder.url.appending(path: "home")] {
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         }
         let programs = URL(filePath: try BuiltProgram.path("apns-worker")).deletingLastPathComponent().path
         var lines = [
             "cd \(Self.quoted(work.path))",
-            "export PATH=\(Self.quoted(programs)):$PATH:/usr/sbin HOME=\(Self.quoted(folder.path))/home TMPDIR=\(Self.quoted(folder.path))",
-            "export REPOSITORY=\(Self.quoted(DeployFolder.root.path))",
+            "export PATH=\(Self.quoted(programs)):$PATH:/usr/sbin HOME=\(Self.quoted(folder.path("home"))) TMPDIR=\(Self.quoted(folder.url.path))",
+            "export REPOSITORY=\(Self.quoted(Repository.root.path))",
             "ip link set lo up || exit 1",
             "redis-server --save '' --daemonize yes --dir . >/dev/null || exit 1",
             "until redis-cli ping >/dev/null 2>&1; do sleep 0.05; done",
@@ -144,16 +144,15 @@ private struct Sandbox {
     /// Runs all steps.
     /// - Returns: the step that failed with the end of its output, or `nil`.
     func run() async throws -> String? {
-        let file = folder.appending(path: "script")
-        try script.write(to: file, atomically: true, encoding: .utf8)
-        let process = try ChildProcess("unshare", Self.unshare + ["bash", file.path])
+        let file = try folder.write(script, as: "script")
+        let process = try ChildProcess("unshare", Self.unshare + ["bash", file])
         let ending = try await process.wait()
         return ending == .exited(0) ? nil : process.output + process.errors
     }
 
     func output(of step: Int) throws -> [String] {
         // A line of progress ends by being erased.
-        try String(contentsOf: folder.appending(path: "outputs/\(step)"), encoding: .utf8).split(separator: "\n")
+        try String(contentsOf: folder.url.appending(path: "outputs/\(step)"), encoding: .utf8).split(separator: "\n")
             .map { String($0).replacing(/.*\r\u{1B}\[K/, with: "") }
     }
 

@@ -8,7 +8,7 @@ extension EndToEnd {
         @Test("lead to files and headings that exist", arguments: DocumentationPage.names)
         func links(name: String) throws {
             let page = try DocumentationPage(name)
-            let folder = DeployFolder.root.appending(path: name).deletingLastPathComponent()
+            let folder = Repository.root.appending(path: name).deletingLastPathComponent()
             var isInBlock = false
             for (index, line) in page.lines.enumerated() {
                 if line.hasPrefix("```") { isInBlock.toggle() }
@@ -17,13 +17,13 @@ extension EndToEnd {
                     let parts = match.1.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
                     let target =
                         parts[0].isEmpty
-                        ? DeployFolder.root.appending(path: name)
+                        ? Repository.root.appending(path: name)
                         : folder.appending(path: String(parts[0])).standardized
                     #expect(
                         FileManager.default.fileExists(atPath: target.path),
                         "\(name):\(index + 1): there is no \(match.1)")
                     guard parts.count == 2, target.pathExtension == "md" else { continue }
-                    let path = String(target.path.dropFirst(DeployFolder.root.path.count + 1))
+                    let path = String(target.path.dropFirst(Repository.root.path.count + 1))
                     let anchors = try DocumentationPage(path).anchors
                     #expect(anchors.contains(String(parts[1])), "\(name):\(index + 1): no heading is \(match.1)")
                 }

@@ -10,13 +10,13 @@ struct DocumentationPage: Sendable {
 
     init(_ name: String) throws {
         self.name = name
-        text = try String(contentsOf: DeployFolder.root.appending(path: name), encoding: .utf8)
+        text = try Repository.text(name)
     }
 
     /// The pages at the top of the repository and all of docs/.
     static let names: [String] = {
         let docs =
-            (try? FileManager.default.contentsOfDirectory(atPath: DeployFolder.root.appending(path: "docs").path))
+            (try? FileManager.default.contentsOfDirectory(atPath: Repository.path("docs")))
         return ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
             + (docs ?? []).filter { $0.hasSuffix(".md") }.sorted().map { "docs/\($0)" }
     }()

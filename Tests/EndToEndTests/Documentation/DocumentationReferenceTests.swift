@@ -27,7 +27,7 @@ extension EndToEnd {
             text += rest
             guard text != page.text else { return }
             if ProcessInfo.processInfo.environment["UPDATE_DOCS"] != nil {
-                try text.write(to: DeployFolder.root.appending(path: name), atomically: true, encoding: .utf8)
+                try text.write(to: Repository.root.appending(path: name), atomically: true, encoding: .utf8)
             } else {
                 let old = Set(page.lines), new = text.split(separator: "\n").filter { !old.contains($0) }
                 Issue.record(
@@ -37,7 +37,7 @@ extension EndToEnd {
 
         @Test("of metrics have every metric of the source")
         func metrics() throws {
-            let folder = DeployFolder.root.appending(path: "Sources/PushWorker/Process/WorkerMetric.swift")
+            let folder = Repository.root.appending(path: "Sources/PushWorker/Process/WorkerMetric.swift")
             let source = try String(contentsOf: folder, encoding: .utf8)
             #expect(source.matches(of: /static let \w+ = metric\(/).count == WorkerMetric.all.count)
             #expect(Set(WorkerMetric.all.map(\.name)).count == WorkerMetric.all.count)

@@ -5,6 +5,7 @@ import Operations
 import PushJob
 import PushQueue
 import Telemetry
+import TestSupport
 
 @testable import PushWorker
 @testable import apns_worker
@@ -348,7 +349,7 @@ enum DocumentationTables {
 
     /// Returns the keys of a type with the documentation of its members, which begins with the Redis type in capitals.
     private static func keyTable(_ type: String, _ names: [String: String]) throws -> String {
-        let file = DeployFolder.root.appending(path: "Sources/PushQueue/Keys/\(type).swift")
+        let file = Repository.root.appending(path: "Sources/PushQueue/Keys/\(type).swift")
         let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map {
             $0.trimmingCharacters(in: .whitespaces)
         }
@@ -384,7 +385,7 @@ enum DocumentationTables {
     /// Returns the members of a job from its JSON Schema, in its order: those up to `truncate`, or the short forms of a
     /// payload.
     private static func members(shortForms: Bool) throws -> String {
-        let file = DeployFolder.root.appending(path: "Sources/PushJob/Schema/job.schema.json")
+        let file = Repository.root.appending(path: "Sources/PushJob/Schema/job.schema.json")
         let text = try String(contentsOf: file, encoding: .utf8)
         guard let schema = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any],
             let properties = schema["properties"] as? [String: [String: Any]]
@@ -480,18 +481,21 @@ struct DocumentedCommand: Decodable {
     /// A table with a row for each command that does something.
     var markdown: String {
         "## \(commandName)\n\n"
-            + DocumentationTables.table(["Command", "Purpose"], rows([]).map { ["`\($0.name)`", $0.purpose] }) + "\n"
+            + DocumentationTables.table(["Command", "Purpose"], leaves().map { $1.row([commandName] + $0) }) + "\n"
     }
 
-    private func rows(_ parents: [String]) -> [(name: String, purpose: String)] {
-        let path = parents + [commandName]
+    /// The commands that do something, with their names.
+    func leaves(_ path: [String] = []) -> [(path: [String], command: DocumentedCommand)] {
+        children.isEmpty ? [(path, self)] : children.flatMap { $0.leaves(path + [$0.commandName]) }
+    }
+
+    private func row(_ path: [String]) -> [String] {
         let positionals = (arguments ?? []).filter { $0.kind == "positional" && $0.shouldDisplay ?? true }
             .map { argument in
                 let name = "<\(argument.valueName ?? "")>" + (argument.isRepeating ? "..." : "")
                 return argument.isOptional ? "[\(name)]" : name
             }
-        let own = [((path + positionals).joined(separator: " "), Self.escaped(abstract ?? ""))]
-        return children.isEmpty ? own : children.flatMap { $0.rows(path) }
+        return ["`\((path + positionals).joined(separator: " "))`", Self.escaped(abstract ?? "")]
     }
 
     private static func escaped(_ text: String) -> String {

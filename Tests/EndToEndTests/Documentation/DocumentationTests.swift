@@ -12,7 +12,7 @@ extension EndToEnd {
         }
 
         private func tables() throws -> [Table] {
-            let page = try String(contentsOf: DeployFolder.root.appending(path: "docs/apns.md"), encoding: .utf8)
+            let page = try Repository.text("docs/apns.md")
             var tables: [Table] = []
             var isInTable = false
             for line in page.split(separator: "\n", omittingEmptySubsequences: false) {
@@ -36,7 +36,7 @@ extension EndToEnd {
 
         /// Returns all tests as `Suite.function`. A file's functions count as tests of each type in it.
         private func tests() throws -> Set<String> {
-            let folder = DeployFolder.root.appending(path: "Tests").path
+            let folder = Repository.path("Tests")
             var tests: Set<String> = []
             let files = try FileManager.default.subpathsOfDirectory(atPath: folder).filter {
                 $0.hasSuffix("Tests.swift")
@@ -80,14 +80,14 @@ extension EndToEnd {
                 for question in runpy.run_path(sys.argv[1])["QUESTIONS"]: print(question.row or question.expected)
                 """
             let probe = try ChildProcess(
-                "/usr/bin/python3", ["-c", program, DeployFolder.root.appending(path: "scripts/apns-probe").path])
+                "/usr/bin/python3", ["-c", program, Repository.path("scripts/apns-probe")])
             guard try await probe.wait() == .exited(0) else { throw probe.failure("failed") }
             let known = Set(try tables().flatMap(\.rows).map { $0[0].replacing("`", with: "") })
             let rows = probe.output.split(separator: "\n").map(String.init)
             #expect(rows.count > 40)
             for row in rows { #expect(known.contains(row), "there is no row \(row)") }
 
-            let list = try ChildProcess(DeployFolder.root.appending(path: "scripts/apns-probe").path, ["--list"])
+            let list = try ChildProcess(Repository.path("scripts/apns-probe"), ["--list"])
             guard try await list.wait() == .exited(0) else { throw list.failure("failed") }
             let questions = list.output.split(separator: "\n").map { $0.split(separator: "\t") }
             #expect(questions.count == rows.count)

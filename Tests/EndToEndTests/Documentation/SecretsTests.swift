@@ -19,8 +19,7 @@ extension EndToEnd {
         }
 
         private static func rows() throws -> [Row] {
-            let text = try String(
-                contentsOfFile: DeployFolder.root.appending(path: "docs/configuration.md").path, encoding: .utf8)
+            let text = try Repository.text("docs/configuration.md")
             return text.split(separator: "\n").compactMap { line in
                 guard let name = line.prefixMatch(of: /\| `([a-z_0-9.]+)` \|/)?.1,
                     let variable = line.firstMatch(of: /`(APNS_WORKER_[A-Z_0-9]+)`/)?.1
@@ -101,7 +100,7 @@ extension EndToEnd {
             var runs: [(arguments: [String], environment: [String: String], names: [String])] = []
             let refusing = rows.filter(\.refusesTexts)
             #expect(refusing.count > 40)
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             for (number, form) in forms.enumerated() {
                 let variables = refusing.map(\.variable)
                 let flags = refusing.compactMap(\.flag)
@@ -212,19 +211,13 @@ extension EndToEnd {
             let port = try await worker.adminPort()
             try redis.push(TestJob.many(20) + ["{}"])
             try await redis.has(20)
-            let web = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["web", "--port", "0"],
-                environment: ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_KEY_BASE64": forms[3]], input: Data())
-            defer { web.send(SIGTERM) }
-            try await eventually("the dashboard is open") { web.output.contains("dashboard  http") }
-            let address = try #require(web.output.firstMatch(of: /dashboard  (http\S+)\//)?.1)
+            let web = try await WebProcess(redis.url, [:], environment: ["APNS_WORKER_KEY_BASE64": forms[3]])
             var texts: [(name: String, text: String)] = []
             for path in ["/metrics", "/readyz"] { texts.append((path, try await MetricsTests.get(port, path).body)) }
             for path in ["/", "/workers", "/apps", "/redis", "/dead", "/api/v1/status", "/activity"] {
-                let curl = try ChildProcess("curl", ["-sS", "--noproxy", "*", "\(address)\(path)"])
-                #expect(try await curl.wait() == .exited(0))
-                #expect(curl.output.count > 100)
-                texts.append((path, curl.output))
+                let page = try await RawConnection.request(path, port: web.port)
+                #expect(page.body.count > 100)
+                texts.append((path, page.head + page.body))
             }
             for command in [["status", "--json"], ["config"], ["check"], ["activity"]] {
                 let (text, _) = try await Self.output(
@@ -244,7 +237,7 @@ extension EndToEnd {
             }
             #expect(texts.count > 18)
             _ = try await worker.stop()
-            texts += [("the log", worker.log), ("the dashboard's log", web.errors)]
+            texts += [("the log", worker.log), ("the dashboard's log", web.process.errors)]
             for (name, text) in texts { #expect(Self.leak(text, parts) == nil && !text.contains("hunter2"), "\(name)") }
         }
 

@@ -28,13 +28,10 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let arguments = try Self.arguments(file, scene.redis.directory.path)
             #expect(arguments.first == "feedback" && arguments.count > 1, "\(arguments)")
-            try await CommandLineTests.run(
-                arguments,
-                environment: FeedbackScene.environment(
-                    scene.redis.url, scene.server.port,
-                    // systemd sets it for its StateDirectory.
-                    state: file.hasPrefix("systemd/") ? scene.redis.directory : nil)
-            ).succeeds()
+            // systemd sets the variable for its StateDirectory.
+            let elsewhere = file.hasPrefix("systemd/") ? [:] : ["STATE_DIRECTORY": "/does/not/exist"]
+            try await CommandLineTests.run(arguments, environment: scene.environment.merging(elsewhere) { $1 })
+                .succeeds()
             #expect(try scene.has(0..<10))
             // Each command keeps its records where the deployment keeps its state.
             #expect(FileManager.default.fileExists(atPath: scene.spill.path))
@@ -54,7 +51,7 @@ extension EndToEnd {
 
         @Test("systemd accepts the units")
         func units() async throws {
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let paths = try ["service", "timer"].map { kind in
                 let name = "apns-worker-feedback.\(kind)"
                 // systemd-analyze also checks that the program exists.

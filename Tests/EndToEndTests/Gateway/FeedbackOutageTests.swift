@@ -144,7 +144,7 @@ extension EndToEnd {
                 "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
                 "+@write", "+time", "+select")
             let url = "redis://worker:s3cret@127.0.0.1:\(scene.redis.port)"
-            try await scene.finish(environment: ["APNS_WORKER_REDIS_URL": url])
+            try await scene.run(environment: ["APNS_WORKER_REDIS_URL": url]).succeeds()
             #expect(try scene.invalidTokens.count == 10)
         }
     }

@@ -11,7 +11,7 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             try scene.redis.run("SADD", "push:{shared}:invalid-tokens", FeedbackScene.token(1))
             try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(2), "1900000000000")
-            let result = try await scene.finish("--list")
+            let result = try await scene.run("--list").succeeds()
             let records = try FeedbackScene.Record.all(result.output)
             #expect(records.map(\.outcome) == ["added", "known", "registered_since"])
             #expect(
@@ -46,9 +46,10 @@ extension EndToEnd {
             let command =
                 "echo started >> '\(file("starts").path)'; env > '\(file("environment").path)'; "
                 + "cat >> '\(file("records").path)'"
-            let result = try await scene.finish(
+            let result = try await scene.run(
                 "--exec", command, "--json", "--batch", "100", "--exec-env", "WANTED", "--exec-env", "MISSING",
-                environment: ["SECRET": "s3cret", "WANTED": "value", "HTTPS_PROXY": "", "LANG": "C.UTF-8", "TZ": "UTC"])
+                environment: ["SECRET": "s3cret", "WANTED": "value", "HTTPS_PROXY": "", "LANG": "C.UTF-8", "TZ": "UTC"]
+            ).succeeds()
             let report = try FeedbackScene.Report(result.output)
             #expect(report.exec?.status == 0 && report.ok)
             #expect(try String(contentsOf: file("starts"), encoding: .utf8) == "started\n")
@@ -90,7 +91,7 @@ extension EndToEnd {
             let program = try BuiltProgram.path("apns-worker")
             let shell = try ChildProcess(
                 "/bin/bash", ["-c", "set -o pipefail; '\(program)' feedback --list | head -n 1"],
-                environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
+                environment: scene.environment)
             #expect(try await shell.wait() == .exited(1))
             #expect(try FeedbackScene.Record.all(shell.output).count == 1)
             #expect(

@@ -36,17 +36,16 @@ struct FeedbackScene {
         }
     }
 
-    /// - Parameter state: the directory for records that are not in Redis yet; `nil` for a new one.
-    static func environment(_ redis: String, _ port: Int, state: URL? = nil) throws -> [String: String] {
+    /// The variables of the command. Records that are not in Redis yet are in the folder of the server.
+    static func environment(_ redis: RedisServer, _ port: Int) throws -> [String: String] {
         [
-            "STATE_DIRECTORY": try state?.path ?? StateDirectories.new(), "APNS_WORKER_REDIS_URL": redis,
+            "STATE_DIRECTORY": redis.directory.path, "APNS_WORKER_REDIS_URL": redis.url,
             "APNS_WORKER_FEEDBACK_ENDPOINT": "localhost:\(port)",
-            "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
-            "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
-            "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
-            "APNS_WORKER_TOPIC": "com.example.app",
-        ]
+            "APNS_WORKER_CA": try TestCertificates.path("ca.pem"), "APNS_WORKER_TOPIC": "com.example.app",
+        ].merging(try TestCertificates.clientVariables()) { $1 }
     }
+
+    var environment: [String: String] { get throws { try Self.environment(redis, server.port) } }
 
     /// Sends some records, and the rest when the gate opens.
     static func halves(_ gate: Gate, _ first: Range<Int>, _ rest: Range<Int>) -> FeedbackServer.Script {
@@ -64,34 +63,14 @@ struct FeedbackScene {
         try await eventually("\(count) tokens are written", file: file, line: line) { try invalidTokens.count == count }
     }
 
-    func start(_ arguments: String..., environment: [String: String] = [:]) throws -> ChildProcess {
-        try start(arguments, environment)
+    func start(_ arguments: String...) throws -> ChildProcess {
+        try ChildProcess(BuiltProgram.path("apns-worker"), ["feedback"] + arguments, environment: environment)
     }
 
-    private func start(_ arguments: [String], _ environment: [String: String]) throws -> ChildProcess {
-        try ChildProcess(
-            BuiltProgram.path("apns-worker"), ["feedback"] + arguments,
-            environment: Self.environment(redis.url, server.port, state: redis.directory).merging(environment) { $1 })
-    }
-
-    /// Runs the command to its end, which is an exit with 0.
-    @discardableResult
-    func finish(
-        _ arguments: String..., environment: [String: String] = [:], at location: SourceLocation = #_sourceLocation
+    func run(
+        _ arguments: String..., environment: [String: String] = [:]
     ) async throws -> EndToEnd.CommandLineTests.Output {
-        let process = try start(arguments, environment)
-        let result = EndToEnd.CommandLineTests.Output(
-            ending: try await process.wait(), output: process.output, errors: process.errors)
-        #expect(result.ending == .exited(0), "\(result.errors)", sourceLocation: location)
-        return result
-    }
-
-    func run(_ arguments: String..., environment: [String: String] = [:]) async throws
-        -> EndToEnd.CommandLineTests.Output
-    {
-        let process = try start(arguments, environment)
-        let ending = try await process.wait()
-        return .init(ending: ending, output: process.output, errors: process.errors)
+        try await redis.apnsWorker(["feedback"] + arguments, environment: self.environment.merging(environment) { $1 })
     }
 
     /// The file of records that are not in Redis yet.
@@ -141,22 +120,7 @@ struct FeedbackScene {
         let ok: Bool
 
         init(_ text: String) throws {
-            let decoder = JSONDecoder()
-            decoder.keyDecodingStrategy = .convertFromSnakeCase
-            self = try decoder.decode(Report.self, from: Data(text.utf8))
+            self = try JSONDecoder.snakeCase.decode(Report.self, from: Data(text.utf8))
         }
-    }
-}
-
-/// Directories for the state of a process between runs. They are deleted with the test process.
-private enum StateDirectories {
-    private static let all = FileManager.default.temporaryDirectory.appending(path: "states-\(UUID().uuidString)")
-    private static let removal: Void = { atexit { try? FileManager.default.removeItem(at: StateDirectories.all) } }()
-
-    static func new() throws -> String {
-        removal
-        let directory = all.appending(path: UUID().uuidString)
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        return directory.path
     }
 }

@@ -40,7 +40,7 @@ extension EndToEnd {
             #expect(mode == 0o600)
 
             let file = scene.redis.directory.appending(path: "records")
-            let next = try await scene.finish("--json", "--exec", "cat > '\(file.path)'")
+            let next = try await scene.run("--json", "--exec", "cat > '\(file.path)'").succeeds()
             let report = try FeedbackScene.Report(next.output)
             #expect(report.apps.map(\.app) == [scene.spill.path, "default"])
             #expect(report.apps.map(\.records) == [kept.count, 0])
@@ -68,7 +68,7 @@ extension EndToEnd {
             #expect(scene.server.peers.count == 1)
 
             try scene.redis.start()
-            let next = try await scene.finish()
+            let next = try await scene.run().succeeds()
             #expect(next.output.hasPrefix("\(scene.spill.path): 30 records: 30 added, "), "\(next.output)")
             #expect(try scene.has(0..<50) && scene.spilled.isEmpty)
             #expect(scene.server.peers.count == 2)
@@ -131,7 +131,7 @@ extension EndToEnd {
             case "stopped": try redis.start()
             default: try redis.run("CONFIG", "SET", "save", "")
             }
-            try await scene.finish()
+            try await scene.run().succeeds()
             #expect(try scene.has(0..<10))
             // No other key is left.
             #expect(try redis.run("KEYS", "*probe*").elements?.isEmpty == true)
@@ -146,7 +146,7 @@ extension EndToEnd {
             }
             try (heading + line(7) + "\n" + line(8) + "\n" + line(9).prefix(50))
                 .write(to: scene.spill, atomically: true, encoding: .utf8)
-            let next = try await scene.finish()
+            let next = try await scene.run().succeeds()
             #expect(next.errors.contains("\(scene.spill.path): line 4 is incomplete"), "\(next.errors)")
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<3).union(FeedbackScene.tokens(7..<9)))
             #expect(try scene.spilled.isEmpty)
@@ -210,8 +210,7 @@ extension EndToEnd {
                     "-c", "trap '' XFSZ; exec prlimit --fsize=4000 \"$0\" feedback",
                     try BuiltProgram.path("apns-worker"),
                 ],
-                environment: FeedbackScene.environment(
-                    scene.redis.url, scene.server.port, state: scene.redis.directory))
+                environment: scene.environment)
             #expect(try await process.wait() == .exited(1))
             #expect(
                 process.errors.contains("\(scene.spill.path) cannot be written: File too large"), "\(process.errors)")
@@ -224,7 +223,7 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let home = scene.redis.directory.appending(path: "home")
             func at(_ home: String) -> [String: String] { ["STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": home] }
-            try await scene.finish(environment: at(home.path))
+            try await scene.run(environment: at(home.path)).succeeds()
             let directory = home.appending(path: ".local/state/apns-worker")
             #expect(FileManager.default.fileExists(atPath: directory.appending(path: "feedback.ndjson").path))
             let mode = try FileManager.default.attributesOfItem(atPath: directory.path)[.posixPermissions] as? Int
@@ -233,7 +232,7 @@ extension EndToEnd {
                 try await scene.run(environment: at(lost)).fails(64, "--spill")
             }
             #expect(scene.server.peers.count == 1)
-            try await scene.finish("--spill", "-", environment: at(""))
+            try await scene.run("--spill", "-", environment: at("")).succeeds()
         }
 
         @Test("the simulator's feedback service is read")
@@ -245,7 +244,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(feedback: [], options: ["--feedback", file.path])
             let port = try #require(simulator.feedbackPort)
             #expect(try await simulator.account().feedback.waiting == 5)
-            try await redis.apnsWorker(["feedback"], environment: FeedbackScene.environment(redis.url, port)).succeeds()
+            try await redis.apnsWorker(["feedback"], environment: FeedbackScene.environment(redis, port)).succeeds()
             #expect(try QueueContents(redis).invalidTokens == FeedbackScene.tokens(0..<5))
             #expect(try await simulator.stop().feedback.waiting == 0)
         }

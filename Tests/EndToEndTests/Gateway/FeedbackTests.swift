@@ -9,7 +9,7 @@ extension EndToEnd {
         @Test("is written to the set with its time, topic and source, and summarized in a line")
         func drain() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<2500))
-            let first = try await scene.finish()
+            let first = try await scene.run().succeeds()
             #expect(first.output.hasPrefix("default: 2500 records: 2500 added, 0 already known; "), "\(first.output)")
             #expect(first.errors.isEmpty)
             let queue = try QueueContents(scene.redis)
@@ -22,7 +22,7 @@ extension EndToEnd {
                         at: 1_700_000_007_000, day: seventh.day, reason: "Feedback", topic: "com.example.app",
                         environment: "production", source: "feedback"))
             #expect(abs(seventh.day - Int(Date().timeIntervalSince1970) / 86_400) <= 1)
-            let second = try await scene.finish("--batch", "1", "--log-level", "debug")
+            let second = try await scene.run("--batch", "1", "--log-level", "debug").succeeds()
             #expect(second.output.hasPrefix("default: 2500 records: 0 added, 2500 already known; "))
             for event in ["feedback_connecting", "feedback_connected", "feedback_written", "feedback_ended"] {
                 #expect(second.errors.contains(#""event":"\#(event)""#), "\(event)")
@@ -36,7 +36,7 @@ extension EndToEnd {
             // The times are years ago.
             let forever = ["APNS_WORKER_INVALID_TOKENS_DAYS": "0"]
             let endpoint = forever.merging(["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]) { $1 }
-            try await scene.finish(environment: endpoint)
+            try await scene.run(environment: endpoint).succeeds()
             try scene.redis.push([
                 TestJob.text(FeedbackScene.token(0)),
                 TestJob.text(FeedbackScene.token(1), #""registered_at":1700000005,"#),
@@ -53,7 +53,7 @@ extension EndToEnd {
             try scene.redis.run("DEL", "push:{shared}:invalid-tokens")
             try scene.redis.run("HSET", registrations, FeedbackScene.token(2), "1700000002001")
             let words = "default: 3 records: 1 added, 0 already known, 2 skipped, registered since; "
-            let again = try await scene.finish(environment: endpoint)
+            let again = try await scene.run(environment: endpoint).succeeds()
             #expect(again.output.hasPrefix(words), "\(again.output)")
             #expect(try scene.invalidTokens == [FeedbackScene.token(0)])
         }
@@ -117,7 +117,7 @@ extension EndToEnd {
             #expect(details.count == 110)
 
             // The selected app is the only one read, and an app with a key can't be selected.
-            let chosen = try await scene.finish("--app", "good", environment: environment)
+            let chosen = try await scene.run("--app", "good", environment: environment).succeeds()
             #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 already known"))
             try await scene.run("--app", "keyed", environment: environment).fails(78, "signing key")
             let onlyKeyed = [
@@ -146,11 +146,13 @@ extension EndToEnd {
         @Test("without records is reported, but not with --quiet, and starts no command")
         func quiet() async throws {
             let scene = try await FeedbackScene(script: { $0.hangUp() })
-            #expect(try await scene.finish().output.hasPrefix("default: 0 records: 0 added, 0 already known; "))
-            for result in [try await scene.finish("--quiet"), try await scene.finish("--quiet", "--json")] {
+            #expect(try await scene.run().succeeds().output.hasPrefix("default: 0 records: 0 added, 0 already known; "))
+            for result in [
+                try await scene.run("--quiet").succeeds(), try await scene.run("--quiet", "--json").succeeds(),
+            ] {
                 #expect(result.output.isEmpty && result.errors.isEmpty, "\(result)")
             }
-            let result = try await scene.finish("--exec", "exit 3", "--json")
+            let result = try await scene.run("--exec", "exit 3", "--json").succeeds()
             #expect(try FeedbackScene.Report(result.output).exec == nil)
         }
 
@@ -161,7 +163,7 @@ extension EndToEnd {
             let terminal = try ChildProcess(
                 "script",
                 ["--quiet", "--return", "--command", "\(BuiltProgram.path("apns-worker")) feedback", "/dev/null"],
-                environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
+                environment: scene.environment)
             try await eventually("it is shown") { terminal.output.contains("default: 20 records read") }
             gate.open()
             #expect(try await terminal.wait() == .exited(0))
@@ -180,12 +182,9 @@ extension EndToEnd {
                 (["--certificate", "/does/not/exist.pem"], "/does/not/exist.pem"),
             ])
         func mistakes(flags: [String], words: String) async throws {
-            let environment = try FeedbackScene.environment("redis://127.0.0.1:1", 1)
-            let result = try await CommandLineTests.run(["feedback"] + flags, environment: environment)
-            #expect(
-                result.ending == .exited(["--certificate", "--feedback-endpoint"].contains(flags[0]) ? 78 : 64),
-                "\(result.errors)")
-            #expect(result.errors.contains(words), "\(result.errors)")
+            let environment = try FeedbackScene.environment(RedisServer(), 1)
+            try await CommandLineTests.run(["feedback"] + flags, environment: environment)
+                .fails(["--certificate", "--feedback-endpoint"].contains(flags[0]) ? 78 : 64, words)
         }
     }
 }

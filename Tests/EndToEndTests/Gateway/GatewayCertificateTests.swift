@@ -101,7 +101,7 @@ extension EndToEnd {
         @Test("correcting the topic of a running worker lets it send, and breaking it ends that")
         func correctedTopic() async throws {
             let scene = try await GatewayScene()
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             func configuration(_ topic: String) throws -> String {
                 "apps:\n  old:\n    topic: \(topic)\n    transport: gateway\n"
                     + "    endpoint: localhost:\(try scene.gatewayPort())\n"

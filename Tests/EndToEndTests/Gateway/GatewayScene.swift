@@ -83,20 +83,3 @@ extension EndToEnd {
         }
     }
 }
-
-extension SimulatorProcess.Account {
-    /// The tokens of the notifications that the gateway accepted, in order.
-    var gatewayTokens: [String] { gatewayAccepted.map(\.token) }
-
-    /// Expects the gateway to have accepted the tokens of `TestJob.many`, once each and in order.
-    func expectOrder(_ count: Int, prefix: String, sourceLocation: SourceLocation = #_sourceLocation) {
-        let tokens = gatewayTokens
-        #expect(tokens.count == count, sourceLocation: sourceLocation)
-        let place = tokens.indices.first { tokens[$0] != TestJob.token(prefix, $0) }
-        // All tokens would be too many to print.
-        guard let place else { return }
-        Issue.record(
-            "at place \(place) is \(tokens[place]), after \(place > 0 ? tokens[place - 1] : "nothing")",
-            sourceLocation: sourceLocation)
-    }
-}

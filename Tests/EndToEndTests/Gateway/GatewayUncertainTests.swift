@@ -27,38 +27,24 @@ extension EndToEnd {
             #expect(result.simulator.gateway.packets["8 InvalidToken"] == 3)
         }
 
-        /// Delivers jobs, of which some always end the connection, beside others that go on until those are dead.
-        private static func deliver(
-            _ jobs: [String], bad: Int, rules: [String], frame: String
-        ) async throws -> (good: Int, GatewayScene.Result) {
-            let scene = try await GatewayScene(rules: rules)
-            try scene.redis.push(jobs)
-            let worker = try scene.worker(confirmAfter: 400, options: ["--gateway-frame", frame])
-            // An attempt is spent only if others were accepted since the failure before.
-            let good = try await scene.redis.pushGoodOnes(until: "the bad ones are dead") {
-                try scene.queue().dead.count == bad
-            }
-            let account = try await worker.stop()
-            return (
-                good,
-                .init(
-                    worker: account, queue: try scene.queue(), simulator: try await scene.simulator.stop(),
-                    log: worker.log)
-            )
-        }
-
         @Test(
             "a notification that always ends the connection runs out of attempts, and those behind it are sent again",
             arguments: [("close,accept=false", "items"), ("8", "simple")])
         func attempts(answer: String, frame: String) async throws {
             let poison = TestJob.text(TestJob.token("e", 1), #""max_attempts":3,"#)
-            let (good, result) = try await Self.deliver(
-                TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"), bad: 1,
-                rules: ["prefix=e,answer=\(answer)"], frame: frame)
-            #expect(result.worker.delivered == 40 + good && result.simulator.acceptedByToken.count == 40 + good)
-            #expect(result.worker.dead == 1 && result.queue.invalidTokens.isEmpty)
-            #expect(result.worker.possibleDuplicates >= 1)
-            let letter = try #require(result.queue.dead.first)
+            let scene = try await GatewayScene(rules: ["prefix=e,answer=\(answer)"])
+            try scene.redis.push(TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"))
+            let worker = try scene.worker(confirmAfter: 400, options: ["--gateway-frame", frame])
+            // An attempt is spent only if others were accepted since the failure before.
+            let good = try await scene.redis.pushGoodOnes(until: "the bad one is dead") {
+                try scene.queue().dead.count == 1
+            }
+            let (account, queue) = (try await worker.stop(), try scene.queue())
+            #expect(account.delivered == 40 + good)
+            #expect(try await scene.simulator.stop().acceptedByToken.count == 40 + good)
+            #expect(account.dead == 1 && queue.invalidTokens.isEmpty)
+            #expect(account.possibleDuplicates >= 1)
+            let letter = try #require(queue.dead.first)
             #expect(letter.reason == "AttemptsExhausted" && letter.attempts == 3)
             #expect(letter.original == Array(poison.utf8))
         }

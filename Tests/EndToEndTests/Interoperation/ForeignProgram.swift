@@ -4,13 +4,15 @@ import Testing
 
 /// The programs of `Tests/Foreign`: servers and clients that use third-party HTTP/2 libraries.
 enum ForeignProgram {
-    private static let sources = DeployFolder.root.appending(path: "Tests/Foreign")
+    private static let sources = Repository.root.appending(path: "Tests/Foreign")
     /// Kept between runs: an installation and a build without a cache take many seconds of CPU.
-    private static let kept = DeployFolder.root.appending(path: ".build-test/foreign").path
+    private static let kept = Repository.path(".build-test/foreign")
     private static let workshop = FileManager.default.temporaryDirectory
         .appending(path: "foreign-\(UUID().uuidString)").path
+    /// The variables with which Go builds without a network, from Debian's packages.
+    static let goVariables = ["GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": kept + "/go-cache"]
 
-    /// Returns the path of the Go program, which is built on first use, without a network, from Debian's packages.
+    /// Returns the path of the Go program, which is built on first use.
     static func go() async throws -> String { try await goProgram.value }
 
     static func python(_ name: String) -> [String] { ["/usr/bin/python3", "-B", sources.appending(path: name).path] }
@@ -22,13 +24,16 @@ enum ForeignProgram {
     }
 
     private static let goProgram = Task {
-        let path = try makeWorkshop() + "/go"
         let files = try FileManager.default.contentsOfDirectory(atPath: sources.appending(path: "go").path).filter {
             $0.hasSuffix(".go")
         }
-        let build = try ChildProcess(
-            "/usr/bin/go", ["build", "-o", path] + files.sorted().map { sources.appending(path: "go/\($0)").path },
-            environment: ["GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": kept + "/go-cache"])
+        return try await build(files.sorted().map { sources.appending(path: "go/\($0)").path }, as: "go")
+    }
+
+    /// Builds a Go program, and returns its path.
+    static func build(_ files: [String], as name: String) async throws -> String {
+        let path = try makeWorkshop() + "/\(name)"
+        let build = try ChildProcess("/usr/bin/go", ["build", "-o", path] + files, environment: goVariables)
         guard try await build.wait() == .exited(0) else { throw build.failure("does not build") }
         return path
     }
@@ -69,7 +74,7 @@ enum ForeignProgram {
 final class ForeignReceiver: Sendable {
     let port: Int
     let process: ChildProcess
-    private let file: URL
+    private let folder: TemporaryFolder
 
     /// - Parameters:
     ///   - behaviour: the contents of the file with which it decides how to answer.
@@ -77,29 +82,22 @@ final class ForeignReceiver: Sendable {
     init(
         _ program: String, behaviour: String, port: Int = 0, withTLS: Bool = false, arguments more: [String] = []
     ) async throws {
-        file = FileManager.default.temporaryDirectory.appending(path: "behaviour-\(UUID().uuidString)")
-        try behaviour.write(to: file, atomically: true, encoding: .utf8)
-        let python = ForeignProgram.python(program)
-        var arguments = ["--behaviour", file.path, "--port", "\(port)"] + more
+        folder = try TemporaryFolder()
+        var arguments = ["--behaviour", try folder.write(behaviour, as: "behaviour"), "--port", "\(port)"] + more
         if withTLS {
             arguments += [
                 "--certificate", try TestCertificates.path("server.pem"), "--key",
                 try TestCertificates.path("server-key.pem"),
             ]
         }
-        let process = try ChildProcess(python[0], python.dropFirst() + arguments)
-        try await eventually("the receiver listens") {
-            if let ending = process.ending { throw process.failure("ended with \(ending)") }
-            return process.output.contains("}\n")
-        }
+        let process = try ChildProcess(ForeignProgram.python(program) + arguments)
+        try await process.until("the receiver listens") { process.output.contains("}\n") }
         self.process = process
         let line = try #require(process.output.split(separator: "\n").first)
         self.port = try JSONDecoder().decode([String: Int].self, from: Data(line.utf8))["port"] ?? 0
     }
 
-    deinit { try? FileManager.default.removeItem(at: file) }
-
-    func behave(_ behaviour: String) throws { try behaviour.write(to: file, atomically: true, encoding: .utf8) }
+    func behave(_ behaviour: String) throws { try folder.write(behaviour, as: "behaviour") }
 
     func requests<Request: Decodable>(_: Request.Type) throws -> [Request] {
         // The last line may not be written to its end.
@@ -138,11 +136,8 @@ final class ForeignServerProcess: Sendable {
             "--certificate", try TestCertificates.path("server.pem"), "--key",
             try TestCertificates.path("server-key.pem"),
         ]
-        let process = try ChildProcess(command[0], command.dropFirst() + identity)
-        try await eventually("the server listens") {
-            if let ending = process.ending { throw process.failure("ended with \(ending)") }
-            return process.output.hasSuffix("}\n")
-        }
+        let process = try ChildProcess(command + identity)
+        try await process.until("the server listens") { process.output.hasSuffix("}\n") }
         self.process = process
         port = try JSONDecoder().decode([String: Int].self, from: Data(process.output.utf8))["port"] ?? 0
     }

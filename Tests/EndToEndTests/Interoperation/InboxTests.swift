@@ -15,8 +15,7 @@ extension EndToEnd {
         /// Returns the address that standard error has on a separate line.
         private func link(_ worker: WorkerProcess) async throws -> String {
             var link: String?
-            try await eventually("the link is printed") {
-                if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
+            try await worker.process.until("the link is printed") {
                 link = worker.log.split(separator: "\n").first { $0.hasPrefix("inbox  http://") }.map {
                     String($0.dropFirst("inbox  ".count))
                 }
@@ -130,7 +129,7 @@ extension EndToEnd {
             let profile = redis.directory.appending(path: "chromium").path
             let python = ForeignProgram.python("inbox_browser.py")
             let browser = try ChildProcess(
-                python[0], python.dropFirst() + ["--inbox", link, "--redis", "\(redis.port)", "--profile", profile])
+                python + ["--inbox", link, "--redis", "\(redis.port)", "--profile", profile])
             guard try await browser.wait(within: .seconds(240)) == .exited(0) else { throw browser.failure("failed") }
             _ = try await worker.stop()
         }

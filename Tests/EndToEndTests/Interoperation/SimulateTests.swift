@@ -7,40 +7,26 @@ extension EndToEnd {
     struct SimulateTests {
         private typealias Object = [String: Any]
 
-        /// Returns a worker without its own credential and endpoint.
-        private func worker(
-            _ redis: RedisServer, _ options: [String] = [], environment: [String: String] = [:]
-        ) throws -> WorkerProcess {
-            let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
-            return try WorkerProcess(
-                redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
-                environment: Dictionary(uniqueKeysWithValues: none).merging(environment) { $1 })
-        }
-
-        /// Returns the control URL from the log.
-        private func control(_ worker: WorkerProcess) async throws -> String {
-            var address: Substring?
-            try await eventually("the log names the control port") {
-                if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
-                address = worker.lines(of: "simulation_started").first?.firstMatch(of: #/ control=(\S+)/#)?.1
-                return address != nil
+        /// Returns the control port from the log.
+        private func control(_ worker: WorkerProcess) async throws -> Int {
+            var port: Int?
+            try await worker.process.until("the log names the control port") {
+                let line = worker.lines(of: "simulation_started").first
+                port = line?.firstMatch(of: #/ control=\S+:(\d+)/#).flatMap { Int($0.1) }
+                return port != nil
             }
-            return "http://\(try #require(address))"
+            return try #require(port)
         }
 
-        private func ask(_ url: String, _ arguments: String...) async throws -> Object {
-            let curl = try ChildProcess(
-                "/usr/bin/curl", ["-sS", "--noproxy", "*", "--max-time", "100"] + arguments + [url])
-            try #require(try await curl.wait() == .exited(0), "\(curl.errors)")
-            return try #require(
-                try JSONSerialization.jsonObject(with: Data(curl.output.utf8)) as? Object, "\(curl.output)")
+        private func ask(_ port: Int, _ path: String) async throws -> Object {
+            try jsonObject(try await RawConnection.request(path, port: port).body)
         }
 
         /// Returns the notifications of the worker's simulator once it has received that many.
-        private func notifications(_ url: String, _ count: Int) async throws -> [Object] {
+        private func notifications(_ port: Int, _ count: Int) async throws -> [Object] {
             var all: [Object] = []
             try await eventually("the simulator receives \(count)") {
-                all = try #require(try await ask("\(url)/notifications")["notifications"] as? [Object])
+                all = try #require(try await ask(port, "/notifications")["notifications"] as? [Object])
                 return all.count >= count
             }
             #expect(all.count == count)
@@ -53,26 +39,24 @@ extension EndToEnd {
         func whole(_ transport: String) async throws {
             let redis = try RedisServer()
             let record = redis.directory.appending(path: "record").path
-            let worker = try worker(
+            let worker = try WorkerProcess.simulating(
                 redis, ["--transport", transport, "--gateway-confirm-after", "50", "--simulate-record", record])
-            let url = try await control(worker)
+            let port = try await control(worker)
             try await redis.apnsWorker(["enqueue", "--token", TestJob.token("ab", 1), "--alert", "Grüße 😀"]).succeeds()
-            let notification = try #require(try await notifications(url, 1).first)
+            let notification = try #require(try await notifications(port, 1).first)
             #expect(notification["transport"] as? String == transport)
             #expect(notification["token"] as? String == TestJob.token("ab", 1))
             #expect(notification["topic"] as? String == "com.example.app")
             #expect((notification["payload"] as? [String: [String: String]])?["aps"]?["alert"] == "Grüße 😀")
             #expect(notification["accepted"] as? Bool == true)
-            let health = try await ask("\(url)/health")
+            let health = try await ask(port, "/health")
             #expect((health["gateway_port"] != nil) == (transport == "gateway"))
             #expect((health["feedback_port"] != nil) == (transport == "gateway"))
             let account = try await worker.stop()
             #expect(account.delivered == 1 && account.retried == 0)
             let contents = try QueueContents(redis)
             #expect(contents.isSettled && contents.count("delivered") == 1)
-            let recorded = try String(contentsOfFile: record, encoding: .utf8).split(separator: "\n").map {
-                try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? Object)
-            }
+            let recorded = try jsonObjects(String(contentsOfFile: record, encoding: .utf8))
             let first = try #require(recorded.first)
             #expect(NSDictionary(dictionary: first) == NSDictionary(dictionary: notification))
             // A drain may send the gateway an invalid item, to find out what it accepted.
@@ -84,21 +68,21 @@ extension EndToEnd {
         @Test("has rules for the gateway, too, and its feedback service reports the tokens they matched")
         func gatewayRules() async throws {
             let redis = try RedisServer()
-            let worker = try worker(
+            let worker = try WorkerProcess.simulating(
                 redis,
                 [
                     "--transport", "gateway", "--gateway-confirm-after", "50", "--simulate-gateway-rule",
                     "prefix=dead,answer=8", "--simulate-gateway-rule", "prefix=90,answer=feedback",
                 ])
-            let url = try await control(worker)
+            let port = try await control(worker)
             try redis.push([TestJob.text(TestJob.token("dead", 1)), TestJob.text(TestJob.token("90", 2))])
             try await eventually("both are settled") {
                 let contents = try QueueContents(redis)
                 return contents.isSettled && contents.count("delivered") == 1
             }
-            let waiting = try #require(try await ask("\(url)/feedback")["records"] as? [Object])
+            let waiting = try #require(try await ask(port, "/feedback")["records"] as? [Object])
             #expect(waiting.compactMap { $0["token"] as? String } == [TestJob.token("90", 2)])
-            let rules = try await ask("\(url)/gateway-rules")["rules"] as? [String]
+            let rules = try await ask(port, "/gateway-rules")["rules"] as? [String]
             #expect(rules == ["prefix=dead,answer=8", "prefix=90,answer=feedback"])
             let account = try await worker.stop()
             #expect(account.delivered == 1 && account.invalidToken == 1)
@@ -107,7 +91,7 @@ extension EndToEnd {
         @Test("serves several apps with different transports at once, whatever their other settings")
         func apps() async throws {
             let redis = try RedisServer()
-            let worker = try worker(
+            let worker = try WorkerProcess.simulating(
                 redis, ["--gateway-confirm-after", "50"],
                 environment: [
                     "APNS_WORKER_APPS": "shop,news", "APNS_WORKER_APPS_SHOP_TOPIC": "com.example.shop",
@@ -116,12 +100,12 @@ extension EndToEnd {
                     "APNS_WORKER_KEY": "/nowhere/key.p8", "APNS_WORKER_CA": "/nowhere/ca.pem",
                     "HTTPS_PROXY": "http://127.0.0.1:1",
                 ])
-            let url = try await control(worker)
+            let port = try await control(worker)
             try redis.push([
                 TestJob.text(TestJob.token("aa", 1), #""app":"shop","#),
                 TestJob.text(TestJob.token("bb", 2), #""app":"news","#),
             ])
-            let all = try await notifications(url, 2)
+            let all = try await notifications(port, 2)
             let ways = all.compactMap { "\($0["transport"] ?? "") \($0["topic"] ?? "")" }
             #expect(Set(ways) == ["http2 com.example.shop", "gateway com.example.news"])
             #expect(try await worker.stop().delivered == 2)
@@ -133,7 +117,7 @@ extension EndToEnd {
             // The first run leaves a provider token in Redis, signed with a key that the next run does not have.
             for _ in 0..<2 {
                 try redis.push(TestJob.many(20))
-                let worker = try worker(redis, ["--exit-when-done"])
+                let worker = try WorkerProcess.simulating(redis, ["--exit-when-done"])
                 let account = try await worker.finish()
                 #expect(account.delivered == 20 && account.deferred == 0 && account.retried == 0)
                 #expect(!worker.log.replacing("invalid_token=", with: "").contains("token"), "\(worker.log)")
@@ -144,7 +128,7 @@ extension EndToEnd {
         func fullDisk() async throws {
             let redis = try RedisServer()
             try redis.push(TestJob.many(500))
-            let worker = try worker(
+            let worker = try WorkerProcess.simulating(
                 redis, ["--exit-when-done", "--log-level", "error", "--simulate-record", "/dev/full"])
             #expect(try await worker.process.wait() == .exited(1))
             #expect(worker.lines(of: "simulation_record_failed").contains { $0.contains("/dev/full") })

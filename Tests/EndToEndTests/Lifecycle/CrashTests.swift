@@ -62,7 +62,7 @@ extension EndToEnd {
                 }
                 if killed { scene.redis.kill() } else { scene.redis.stop() }
                 // These answers cannot be settled before Redis is back.
-                try await scene.apnsIsQuiet()
+                try await scene.simulator.isQuiet()
                 try scene.redis.start()
             }
             let account = try await scene.worker.finish()

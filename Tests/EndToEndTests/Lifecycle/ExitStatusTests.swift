@@ -16,10 +16,9 @@ extension EndToEnd {
             arguments: commands)
         func unavailable(command: [String]) async throws {
             let port = try RedisServer.refusedPort()
-            let result = try await CommandLineTests.run(
-                command + ["--timeout", "1s"],
-                environment: ["APNS_WORKER_REDIS_URL": "redis://:s3cret@127.0.0.1:\(port)"]
-            ).fails(69).prints("")
+            let result = try await apnsWorker("redis://:s3cret@127.0.0.1:\(port)", command + ["--timeout", "1s"]).fails(
+                69
+            ).prints("")
             let lines = result.errors.split(separator: "\n")
             try #require(lines.count == 2, "\(result.errors)")
             #expect(lines[0].hasPrefix("waiting up to 1s for Redis: cannot connect to Redis at 127.0.0.1:\(port)"))
@@ -60,7 +59,7 @@ extension EndToEnd {
         func refused(command: [String]) async throws {
             let redis = try RedisServer(password: "right")
             for url in ["redis://:wrong@127.0.0.1:\(redis.port)", "redis://127.0.0.1:\(redis.port)"] {
-                let result = try await CommandLineTests.run(command, environment: ["APNS_WORKER_REDIS_URL": url]).fails(
+                let result = try await apnsWorker(url, command).fails(
                     77
                 ).prints("")
                 #expect(result.errors.hasPrefix("Error: ") && result.errors.split(separator: "\n").count == 1)
@@ -89,8 +88,7 @@ extension EndToEnd {
     @Suite("status --check, for Nagios")
     struct StatusCheckTests {
         private static func check(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
-            try await CommandLineTests.run(
-                ["status", "--check"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
+            try await apnsWorker(redis, ["status", "--check"] + options)
         }
 
         @Test("always prints its line on standard output: OK, WARNING, CRITICAL or UNKNOWN")
@@ -117,7 +115,7 @@ extension EndToEnd {
             let then = Int(Date.now.timeIntervalSince1970) - 7200
             try redis.push(TestJob.many(50, prefix: "a", members: #""enqueued_at":\#(then),"#))
             try await redis.apnsWorker(["pause", "--reason", "wrong template"]).succeeds()
-            let check = try await Self.check(redis.url).fails(1).matches(
+            try await Self.check(redis.url).fails(1).matches(
                 /^WARNING: queue default is paused for \d+ m?s \(wrong template\), and its oldest job should have been sent 2 h ago$/
                     .anchorsMatchLineEndings())
             let view = try await FleetView(redis.url)

@@ -6,22 +6,14 @@ extension EndToEnd {
     /// Workers of one queue with different configurations, as during a rolling upgrade.
     @Suite("A mixed fleet")
     struct MixedFleetTests {
-        /// A worker with these apps, whose topics are `com.example.<app>`.
-        private final class Worker {
-            let process: WorkerProcess
-            private let folder: ConfigurationTests.Folder
-
-            init(_ apps: [String], _ redis: RedisServer, _ simulator: SimulatorProcess) throws {
-                folder = try ConfigurationTests.Folder()
-                try folder.write(
-                    "apps:\n"
-                        + apps.map {
-                            "  \($0):\n    topic: com.example.\($0)\n    endpoint: localhost:\(simulator.port)\n"
-                        }.joined())
-                process = try WorkerProcess(
-                    redis, simulator, ["--config", folder.file, "--results", "all"],
-                    environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": ""])
+        /// Starts a worker with these apps, whose topics are `com.example.<app>`.
+        private static func worker(
+            _ apps: [String], _ redis: RedisServer, _ simulator: SimulatorProcess
+        ) throws -> FileWorker {
+            let lines = apps.map {
+                "  \($0):\n    topic: com.example.\($0)\n    endpoint: localhost:\(simulator.port)\n"
             }
+            return try FileWorker(redis, "apps:\n" + lines.joined(), ["--results", "all"])
         }
 
         private static func differences(_ redis: RedisServer) async throws -> [String] {
@@ -33,8 +25,8 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(simulator: [
                 "--topic", "com.example.a", "--topic", "com.example.b",
             ])
-            let old = try Worker(["a"], redis, simulator)
-            let new = try Worker(["a", "b"], redis, simulator)
+            let old = try Self.worker(["a"], redis, simulator)
+            let new = try Self.worker(["a", "b"], redis, simulator)
             try await eventually("both have joined, and the difference is reported") {
                 try await Self.differences(redis).count == 1
             }
@@ -61,14 +53,14 @@ extension EndToEnd {
                 #expect(result["app"] == (number % 3 == 2 ? "a" : "b"))
             }
             // Without the old worker, the verdict of the new one is final at once.
-            _ = try await old.process.stop()
+            _ = try await old.worker.stop()
             try await eventually("the old configuration is forgotten") {
                 try redis.push(["["])
                 try await Task.sleep(for: .milliseconds(300))
                 return try redis.counted("dead") > contents.count("dead")
             }
             #expect(try await Self.differences(redis).isEmpty)
-            _ = try await new.process.stop()
+            _ = try await new.worker.stop()
         }
     }
 }

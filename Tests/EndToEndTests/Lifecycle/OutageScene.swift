@@ -14,13 +14,12 @@ struct OutageScene {
     /// - Parameters:
     ///   - count: the number of jobs, each with one token.
     ///   - arguments: the arguments of the server.
-    ///   - rules: the rules of the simulator.
     ///   - options: the options of the worker, in addition to those that keep 200 notifications in flight.
-    init(count: Int = 4000, arguments: [String] = [], rules: [String] = [], options: [String] = []) async throws {
+    init(count: Int = 4000, arguments: [String] = [], options: [String] = []) async throws {
         self.count = count
         let redis = try RedisServer(arguments: arguments)
         self.redis = redis
-        simulator = try await SimulatorProcess(rules: rules, options: ["--delay", "60ms±40ms"])
+        simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
         try redis.push(TestJob.many(count))
         worker = try Self.worker(redis, simulator, options)
         try await eventually("it is at work") { try redis.counted("delivered") > count / 10 }
@@ -36,21 +35,16 @@ struct OutageScene {
             environment: environment)
     }
 
-    /// Waits until APNs receives no more requests, because all claimed jobs have been answered.
-    func apnsIsQuiet() async throws { try await simulator.isQuiet() }
-
     /// Waits until the queue is empty, and expects that each job was delivered exactly once, that all accounts agree,
     /// and that the log is short.
-    func finishWithoutDuplicates(
-        complaints: ClosedRange<Int> = 1...3, sourceLocation: SourceLocation = #_sourceLocation
-    ) async throws {
+    func finishWithoutDuplicates(sourceLocation: SourceLocation = #_sourceLocation) async throws {
         let account = try await worker.finish()
         let queue = try QueueContents(redis)
         let accepted = try await simulator.stop()
         expectAgreement(account, queue, accepted, sourceLocation: sourceLocation)
         #expect(account.delivered == count && queue.dead.isEmpty, sourceLocation: sourceLocation)
         #expect(accepted.accepted == count && accepted.duplicates == 0, sourceLocation: sourceLocation)
-        worker.expectComplaints(complaints, sourceLocation: sourceLocation)
+        worker.expectComplaints(1...3, sourceLocation: sourceLocation)
     }
 }
 

@@ -45,7 +45,7 @@ extension EndToEnd {
         func drainWithoutRedis() async throws {
             let scene = try await OutageScene(arguments: Self.durable, options: ["--drain-timeout", "1h"])
             scene.redis.kill()
-            try await scene.apnsIsQuiet()
+            try await scene.simulator.isQuiet()
             scene.worker.process.send(SIGTERM)
             let ended = scene.worker
             // The drain waits until its timeout, because Redis may return.
@@ -65,7 +65,7 @@ extension EndToEnd {
         func drainWithoutEnd() async throws {
             let scene = try await OutageScene(arguments: Self.durable, options: ["--drain-timeout", "1000"])
             scene.redis.kill()
-            try await scene.apnsIsQuiet()
+            try await scene.simulator.isQuiet()
             let account = try await scene.worker.stop()
             #expect(scene.worker.lines(of: "release_skipped").count == 1)
             try scene.redis.start()

@@ -14,7 +14,7 @@ extension EndToEnd {
             // The owner of a process of root would always be root.
             let setpriv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
             let line = (geteuid() == 0 ? setpriv : []) + command
-            let process = try ChildProcess(line[0], Array(line.dropFirst()), environment: environment)
+            let process = try ChildProcess(line, environment: environment)
             let name = command[0].split(separator: "/").last.map(String.init) ?? ""
             let directory = "/proc/\(process.processIdentifier)"
             try await eventually("\(name) runs") {

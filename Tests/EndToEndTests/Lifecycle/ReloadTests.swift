@@ -5,29 +5,8 @@ import Testing
 extension EndToEnd {
     @Suite("A configuration that changes while a worker runs")
     struct ReloadTests {
-        /// A worker with its apps in a file.
-        private final class Scene {
-            let folder: ConfigurationTests.Folder
-            let worker: WorkerProcess
-
-            init(_ redis: RedisServer, _ yaml: String) throws {
-                folder = try ConfigurationTests.Folder(yaml)
-                worker = try WorkerProcess(
-                    redis: redis.url, endpoint: 1, options: ["--config", folder.file],
-                    environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": "", "APNS_WORKER_RETRY_BASE": ""])
-            }
-
-            func write(_ yaml: String) throws { try folder.write(yaml) }
-
-            /// Writes the file and sends SIGHUP.
-            func reload(_ yaml: String) async throws {
-                let before = worker.lines(of: "configuration_reloaded").count
-                try write(yaml)
-                worker.process.send(SIGHUP)
-                try await eventually("the configuration is loaded") {
-                    worker.lines(of: "configuration_reloaded").count > before
-                }
-            }
+        private static func scene(_ redis: RedisServer, _ yaml: String) throws -> FileWorker {
+            try FileWorker(redis, yaml, environment: ["APNS_WORKER_RETRY_BASE": ""])
         }
 
         private static func shop(_ port: Int, _ more: String = "") -> String {
@@ -47,7 +26,7 @@ extension EndToEnd {
                 try await SimulatorProcess(options: ["--delay", "20ms±5ms"]),
                 try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
             )
-            let scene = try Scene(redis, "lanes: \(lanes)\n" + Self.shop(one.port))
+            let scene = try Self.scene(redis, "lanes: \(lanes)\n" + Self.shop(one.port))
             try redis.push(Self.jobs(20_000, "shop", prefix: "a"))
             try await eventually("some are sent") { try redis.counted("delivered") > 500 }
             // Another server, fewer streams, and another app.
@@ -72,7 +51,7 @@ extension EndToEnd {
         func removed() async throws {
             let (redis, simulator) = try await startServers(simulator: ["--delay", "500ms±100ms"])
             let both = Self.shop(simulator.port, Self.news + "    endpoint: localhost:\(simulator.port)\n")
-            let scene = try Scene(redis, both)
+            let scene = try Self.scene(redis, both)
             try redis.push(Self.jobs(300, "news", prefix: "a"))
             try await eventually("they are under way") { try QueueContents(redis).claims == 300 }
             try await scene.reload(Self.shop(simulator.port))
@@ -91,7 +70,7 @@ extension EndToEnd {
         @Test("a changed file is applied automatically; one with mistakes is not, and the previous one stays")
         func byItself() async throws {
             let (redis, simulator) = try await startServers()
-            let scene = try Scene(redis, Self.shop(simulator.port))
+            let scene = try Self.scene(redis, Self.shop(simulator.port))
             try redis.push(Self.jobs(1, "shop", prefix: "a"))
             try await redis.has(1)
             try scene.write(Self.shop(simulator.port, "    max_conections: 3\n"))
@@ -121,9 +100,9 @@ extension EndToEnd {
         @Test("a signal that arrives while the settings are read neither ends the worker nor is forgotten")
         func early() async throws {
             let (redis, simulator) = try await startServers()
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             // A reader of a named pipe waits for its writer.
-            let pipe = folder.url.appending(path: "ca.pem").path
+            let pipe = folder.path("ca.pem")
             #expect(mkfifo(pipe, 0o600) == 0)
             let authority = try Data(contentsOf: URL(filePath: try TestCertificates.path("ca.pem")))
             let file = try folder.write(String(decoding: authority, as: UTF8.self), as: "file.pem")
@@ -151,7 +130,7 @@ extension EndToEnd {
         func level() async throws {
             // Without an append-only file the worker logs a warning.
             let (redis, simulator) = try await startServers(redis: ["--appendonly", "yes"])
-            let scene = try Scene(redis, "log_level: warning\n" + Self.shop(simulator.port))
+            let scene = try Self.scene(redis, "log_level: warning\n" + Self.shop(simulator.port))
             try await eventually("it is there") { try !QueueContents(redis).workers.isEmpty }
             #expect(scene.worker.log.isEmpty, "\(scene.worker.log)")
             try await scene.reload(
@@ -168,7 +147,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let good = try await SimulatorProcess()
             let refusing = try await SimulatorProcess(rules: ["answer=InvalidProviderToken"])
-            let scene = try Scene(redis, Self.shop(refusing.port))
+            let scene = try Self.scene(redis, Self.shop(refusing.port))
             try redis.push(Self.jobs(200, "shop", prefix: "a"))
             try await eventually("the credential is slow") { !scene.worker.lines(of: "scope_slow").isEmpty }
             try await scene.reload(Self.shop(good.port, "    max_per_second: 50\n"))

@@ -37,8 +37,7 @@ extension EndToEnd {
             /// Waits until the command waits: all of its threads sleep, and use no time.
             func waits() async throws {
                 var (last, times) = ("", 0)
-                try await eventually("it waits: \(outer.errors)") {
-                    if let ending = outer.ending { throw outer.failure("ended with \(ending) before a signal") }
+                try await outer.until("it waits: \(outer.errors)") {
                     guard let identifier, let stat = try? Self.stat(identifier) else { return false }
                     times = stat.isAsleep && stat.used == last ? times + 1 : 0
                     last = stat.used
@@ -117,10 +116,8 @@ extension EndToEnd {
             [
                 "APNS_WORKER_REDIS_URL": redis, "APNS_WORKER_WEBHOOK_SECRET": "a secret of some twenty-five bytes",
                 "APNS_WORKER_ENDPOINT": "localhost:1", "APNS_WORKER_FEEDBACK_ENDPOINT": "localhost:1",
-                "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
-                "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
                 "APNS_WORKER_TOPIC": "com.example.app",
-            ]
+            ].merging(try TestCertificates.clientVariables()) { $1 }
         }
 
         private static func order(_ command: String) -> String {
@@ -129,12 +126,7 @@ extension EndToEnd {
 
         @Test("The table has each command.")
         func complete() async throws {
-            func paths(_ command: DocumentedCommand, _ parents: [String]) -> [String] {
-                let path = parents + [command.commandName]
-                return command.children.isEmpty
-                    ? [path.dropFirst().joined(separator: " ")] : command.children.flatMap { paths($0, path) }
-            }
-            let all = paths(try await DocumentedCommand.read("apns-worker"), [])
+            let all = try await DocumentedCommand.read("apns-worker").leaves().map { $0.path.joined(separator: " ") }
             #expect(Set(all) == Set(Self.commands.keys))
         }
 
@@ -147,7 +139,7 @@ extension EndToEnd {
             try await eventually("the worker lives") { try !QueueContents(redis).workers.isEmpty }
             try await worker.process.pause()
             defer { worker.process.send(SIGCONT) }
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let job = try folder.write(#"{"payload":{"aps":{"alert":"Hello"}}}"#, as: "job.json")
             let tokens = try folder.write(
                 (0..<50).map { TestJob.token("b", $0) + "\n" }.joined(), as: "tokens")

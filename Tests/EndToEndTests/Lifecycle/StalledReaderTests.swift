@@ -43,8 +43,7 @@ extension EndToEnd {
             let pipe = try StalledPipe()
             defer { withExtendedLifetime(pipe) {} }
             let line = pipe.command(output) + [try BuiltProgram.path("apns-worker")] + arguments
-            let process = try ChildProcess(
-                line[0], Array(line.dropFirst()), environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            let process = try ChildProcess(line, environment: ["APNS_WORKER_REDIS_URL": redis.url])
             try await eventually("it reads from Redis") {
                 try redis.run("CLIENT", "LIST").text?.contains("name=apns-worker:") == true
             }
@@ -64,7 +63,7 @@ extension EndToEnd {
                     "--certificate", try TestCertificates.path("server.pem"), "--key",
                     try TestCertificates.path("server-key.pem"),
                 ] + (output == 1 ? ["--record", "-"] : [])
-            let simulator = try ChildProcess(line[0], Array(line.dropFirst()))
+            let simulator = try ChildProcess(line)
             try redis.push(TestJob.many(2000))
             let account = try await WorkerProcess(redis: redis.url, endpoint: port, options: ["--exit-when-done"])
                 .finish()

@@ -94,7 +94,7 @@ extension EndToEnd {
         func reload() async throws {
             let (redis, simulator) = try await startServers()
             let listener = try NotifyListener()
-            let folder = try ConfigurationTests.Folder("log_level: info\n")
+            let folder = try TemporaryFolder("log_level: info\n")
             let worker = try Self.worker(
                 redis.url, simulator.port, listener, watchdog: 1000, options: ["--config", folder.file])
             try await eventually("it is ready") { listener.changes == ["READY=1"] }

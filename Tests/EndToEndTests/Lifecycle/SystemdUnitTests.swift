@@ -8,8 +8,8 @@ extension EndToEnd {
         private static let name = "apns-worker.service"
 
         /// Returns a copy that names an existing program, because systemd-analyze checks it.
-        private static func copy(_ name: String) throws -> (folder: ConfigurationTests.Folder, path: String) {
-            let folder = try ConfigurationTests.Folder()
+        private static func copy(_ name: String) throws -> (folder: TemporaryFolder, path: String) {
+            let folder = try TemporaryFolder()
             let text = try DeployFolder.text("systemd/\(name)")
                 .replacing("/usr/local/bin/apns-worker", with: "/bin/true")
             return (folder, try folder.write(text, as: name))

@@ -56,9 +56,8 @@ extension EndToEnd {
 
         /// Waits until the group of a new process exists.
         private func listening(_ process: ChildProcess) async throws -> ChildProcess {
-            try await eventually("the group is there") {
-                if let ending = process.ending { throw process.failure("ended with \(ending)") }
-                return try redis.run("EXISTS", stream).number == 1
+            try await process.until("the group is there") {
+                try redis.run("EXISTS", stream).number == 1
                     && !(try redis.run("XINFO", "GROUPS", stream).elements ?? []).isEmpty
             }
             return process
@@ -319,9 +318,7 @@ extension EndToEnd {
             try await eventually("all are acknowledged") {
                 let text = (try? String(contentsOfFile: "\(directory)/all", encoding: .utf8)) ?? ""
                 guard text.isEmpty || text.hasSuffix("\n"), try pending == 0 else { return false }
-                objects = try text.split(separator: "\n").map {
-                    try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
-                }
+                objects = try jsonObjects(text)
                 return Set(objects.compactMap { $0["id"] as? String }).count == 150
             }
             let first = try #require(objects.first)

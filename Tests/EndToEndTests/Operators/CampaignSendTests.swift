@@ -114,8 +114,7 @@ extension EndToEnd {
             try await redis.apnsWorker(arguments + options + ["--strict"], input: table).fails(
                 1, "nothing was enqueued")
             try await redis.apnsWorker(arguments + options, input: table).fails(1, "limited to 50 per second")
-            let body = try #require(try redis.run("LINDEX", "push:{default}:jobs", "0").text)
-            let job = try #require(try JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any])
+            let job = try jsonObject(redis.run("LINDEX", "push:{default}:jobs", "0").text ?? "")
             #expect(job["id"] as? String == "spring-000001" && job["campaign"] as? String == "spring")
             #expect(job["tokens"] as? [String] == [one, two] && job["send_at"] as? Int == tomorrow)
             #expect(try redis.run("HGET", "push:{default}:campaign:spring", "total").text == "2")

@@ -71,7 +71,7 @@ extension EndToEnd {
             let cancel = ["campaign", "cancel", "wrong", "--reason", "wrong price", "--yes", "--json"]
             var change: Shown?
             try await eventually("all lanes have confirmed it") {
-                let result = try await CommandLineTests.run(cancel, environment: ["APNS_WORKER_REDIS_URL": url])
+                let result = try await apnsWorker(url, cancel)
                 let before = change?.state ?? "running"
                 change = try Self.shown(result.output)
                 #expect(change?.state == "cancelled" && change?.before == before)

@@ -8,21 +8,22 @@ enum RequeueTool: CaseIterable, Sendable {
     case script
 
     func start(_ flags: [String], redis: RedisServer) throws -> ChildProcess {
-        let environment = ["APNS_WORKER_REDIS_URL": redis.url]
-        return switch self {
-        case .command:
-            try ChildProcess(BuiltProgram.path("apns-worker"), ["requeue"] + flags, environment: environment)
-        case .script: try ChildProcess(Self.scriptPath, flags, environment: environment)
+        switch self {
+        case .command: try redis.startCommand(["requeue"] + flags)
+        case .script: try ChildProcess(Self.scriptPath, flags, environment: ["APNS_WORKER_REDIS_URL": redis.url])
         }
     }
 
     func run(_ flags: [String], redis: RedisServer) async throws -> EndToEnd.CommandLineTests.Output {
-        let process = try start(flags, redis: redis)
-        let ending = try await process.wait()
-        return EndToEnd.CommandLineTests.Output(ending: ending, output: process.output, errors: process.errors)
+        switch self {
+        case .command: try await redis.apnsWorker(["requeue"] + flags)
+        case .script:
+            try await EndToEnd.CommandLineTests.run(
+                flags, of: Self.scriptPath, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+        }
     }
 
-    static let scriptPath = DeployFolder.root.appending(path: "scripts/requeue").path
+    static let scriptPath = Repository.path("scripts/requeue")
 }
 
 /// Dead letters as a worker writes them.

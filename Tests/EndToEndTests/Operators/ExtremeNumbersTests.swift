@@ -24,7 +24,7 @@ extension EndToEnd {
             within limit: Duration = .seconds(20)
         ) async throws -> String? {
             // In a folder of its own, because some flags name a file to write.
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let process = try ChildProcess(
                 "/usr/bin/env", ["--chdir=\(folder.url.path)", BuiltProgram.path(program)] + arguments,
                 environment: environment, input: Data())
@@ -73,16 +73,18 @@ extension EndToEnd {
         }
 
         /// The arguments of each flag, one list for each number, with whatever else the command needs.
-        private static func cases(_ command: DocumentedCommand, _ path: [String] = []) -> [[[String]]] {
-            let needed =
-                (command.arguments ?? []).filter { $0.kind == "positional" && !$0.isOptional }.map { _ in "ab" }
-                + context(path.joined(separator: " "))
-            let flags = command.children.isEmpty ? (command.arguments ?? []).filter { $0.kind == "option" } : []
-            return flags.filter { !isSetting($0) }.map { flag in
-                ["9223372036854775807", "-9223372036854775808", "1e300", "106751991167d"].map {
-                    path + needed + ["--\(flag.names?.last?.name ?? "")=\($0)"]
+        private static func cases(_ program: DocumentedCommand) -> [[[String]]] {
+            program.leaves().flatMap { path, command in
+                let arguments = command.arguments ?? []
+                let needed =
+                    arguments.filter { $0.kind == "positional" && !$0.isOptional }.map { _ in "ab" }
+                    + context(path.joined(separator: " "))
+                return arguments.filter { $0.kind == "option" && !isSetting($0) }.map { flag in
+                    ["9223372036854775807", "-9223372036854775808", "1e300", "106751991167d"].map {
+                        path + needed + ["--\(flag.names?.last?.name ?? "")=\($0)"]
+                    }
                 }
-            } + command.children.flatMap { cases($0, path + [$0.commandName]) }
+            }
         }
 
         /// Returns the cases that are run as programs: the accepted ones, and a refused one for each name of a flag. Of a
@@ -258,17 +260,14 @@ extension EndToEnd {
         }
 
         /// Requests the dashboard's pages, from link to link.
-        private static func crawl(_ address: String) async throws -> Int {
+        private static func crawl(_ web: WebProcess) async throws -> Int {
             var seen: Set<String> = []
             var found: Set<String> = ["/"]
-            while !found.isEmpty, seen.count < 120 {
-                let pages = found.sorted().prefix(20)
-                found.subtract(pages)
-                seen.formUnion(pages)
-                let curl = try ChildProcess(
-                    "curl", ["-s", "-g", "--noproxy", "*", "--max-time", "180"] + pages.map { address + $0 })
-                _ = try await curl.wait()
-                for rest in curl.output.components(separatedBy: "href=\"/").dropFirst() {
+            while let path = found.min(), seen.count < 120 {
+                found.remove(path)
+                seen.insert(path)
+                let page = try await RawConnection.request(path, port: web.port, within: .seconds(180)).body
+                for rest in page.components(separatedBy: "href=\"/").dropFirst() {
                     let link = "/" + rest.prefix { $0 != "\"" }.replacing("&amp;", with: "&")
                     let isPage = !link.contains("#") && !link.hasSuffix(".css") && !link.hasSuffix(".js")
                     if isPage, !seen.contains(link) { found.insert(link) }
@@ -291,16 +290,9 @@ extension EndToEnd {
             try contents.write(to: connection, share: share, &random)
 
             try await Self.recordFaults(Self.commands) { try await Self.fault($0, environment) }
-            let web = try ChildProcess(
-                BuiltProgram.path("apns-worker"), ["web", "--port", "0"], environment: environment)
-            try await eventually("the dashboard listens") {
-                if web.ending != nil { throw web.failure("the dashboard ended") }
-                return web.errors.contains("http://")
-            }
-            let address = try #require(web.errors.firstMatch(of: /http:\/\/[0-9.:]+/))
-            let pages = try await Self.crawl(String(address.0))
-            #expect(web.ending == nil, "\(web.failure("the dashboard ended"))")
-            #expect(pages > 20)
+            let web = try await WebProcess(redis.url, [:])
+            #expect(try await Self.crawl(web) > 20)
+            #expect(web.process.ending == nil, "\(web.process.failure("the dashboard ended"))")
 
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis, simulator, environment: environment)
@@ -308,15 +300,11 @@ extension EndToEnd {
             for _ in 0..<3 {
                 try redis.push([#"{"id":"n","token":"\#(TestJob.token("a", 8))","alert":"x"}"#])
                 let calls = try redis.scriptCalls()
-                try await eventually("it reads them") {
-                    if worker.process.ending != nil { throw worker.process.failure("the worker ended") }
-                    return try redis.scriptCalls() > calls + 10
-                }
+                try await worker.process.until("it reads them") { try redis.scriptCalls() > calls + 10 }
                 try contents.write(to: connection, share: share, &random)
             }
             #expect(worker.process.ending == nil, "\(worker.process.failure("the worker ended"))")
             worker.process.kill()
-            web.kill()
         }
     }
 }

@@ -10,7 +10,7 @@ struct FleetView: Decodable {
 
     struct Pause: Decodable {
         let reason: String
-        let since, until: Int64?
+        let since: Int64?
         let by: String?
     }
 
@@ -19,27 +19,16 @@ struct FleetView: Decodable {
         let queues: [String]
         let full: Bool
         let version, role, eviction_policy, writes_refused, error: String?
-        let used_memory_bytes, max_memory_bytes, replicas, replicas_in_step: Int?
+        let used_memory_bytes, max_memory_bytes: Int?
         let append_only: Bool?
-    }
-
-    struct Shares: Decodable {
-        struct Share: Decodable {
-            let key: String?
-            let waiting_bytes: Int
-        }
-
-        let count, waiting_bytes: Int
-        let largest: [Share]
     }
 
     struct Queue: Decodable {
         let name: String
-        let waiting, due, later, claimed, dead, dead_bytes, workers, dead_sampled: Int
+        let waiting, due, claimed, dead, dead_bytes, workers: Int
         let oldest_age_ms: Int64?
         let paused: Pause?
         let today, dead_reasons: [String: Int]
-        let fair: Shares?
         let error: String?
     }
 
@@ -47,8 +36,7 @@ struct FleetView: Decodable {
         let name, host, version, state, redis: String
         let pid, lanes, lanes_total, in_flight, claimed, done: Int
         let queues, not_ready: [String]
-        let started_at, updated_at, silence_ms: Int64?
-        let rate: Double
+        let started_at, updated_at: Int64?
         let lease_left_ms: Int64
     }
 
@@ -56,7 +44,7 @@ struct FleetView: Decodable {
         let name, state: String
         let endpoints: [String]
         let paused: Pause?
-        let connections, connecting, streams, stream_limit, lanes, lanes_slow: Int
+        let connections, lanes, lanes_slow: Int
         let failure: String?
     }
 
@@ -69,11 +57,9 @@ struct FleetView: Decodable {
     let workers: [Worker]
     let apps: [App]
     let invalid_tokens: Int
-    let rate: Double
 
     init(_ redis: String, _ options: String...) async throws {
-        let result = try await EndToEnd.CommandLineTests.run(
-            ["status", "--json"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
+        let result = try await apnsWorker(redis, ["status", "--json"] + options)
         guard result.ending == .exited(0) else {
             throw ChildProcess.Failure(description: "status: \(result.ending): \(result.errors)")
         }

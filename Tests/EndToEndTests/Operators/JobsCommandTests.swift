@@ -39,8 +39,7 @@ struct RedisStage {
     func run(
         _ arguments: [String], _ environment: [String: String] = [:], input: String? = nil
     ) async throws -> EndToEnd.CommandLineTests.Output {
-        try await EndToEnd.CommandLineTests.run(
-            arguments, environment: environment.merging(["APNS_WORKER_REDIS_URL": url]) { own, _ in own }, input: input)
+        try await apnsWorker(url, arguments, environment: environment, input: input)
     }
 
     /// Returns the objects printed by a command.

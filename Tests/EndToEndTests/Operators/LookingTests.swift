@@ -85,22 +85,22 @@ extension EndToEnd {
         @Test("a page and each answer of the API read at most a page of jobs, and a search each job once")
         func pages() async throws {
             let web = try await WebProcess(redis.url, [:])
-            let port = try #require(web.address.split(separator: ":").last.flatMap { Int($0) })
             // All pages that others link to, one for each path, and what the API describes.
             var (waiting, seen) = (["/", "/api/v1/openapi.json"], Set<String>())
             while let path = waiting.popLast() {
                 let place = path.prefix { $0 != "?" }.replacing(/\/[0-9a-f]{10,}$/, with: "/")
                 guard seen.insert(String(place)).inserted else { continue }
-                var answer = (status: 0, body: "")
-                let found = try await bytes { answer = try await RawConnection.request(path, port: port) }
+                var answer: RawConnection.Answer?
+                let found = try await bytes { answer = try await RawConnection.request(path, port: web.port) }
+                let page = try #require(answer)
                 // A search reads each job once.
                 let isSearch = path.contains("/devices/") || path.hasPrefix("/search")
                 let limit = isSearch ? 6 * Self.count * Self.size : Self.limit
-                #expect(answer.status < 500 && found <= limit, "\(path): \(answer.status), \(found) bytes")
-                waiting += answer.body.matches(of: /href="(\/[^"#]*)"/).map {
+                #expect(page.status < 500 && found <= limit, "\(path): \(page.status), \(found) bytes")
+                waiting += page.body.matches(of: /href="(\/[^"#]*)"/).map {
                     String($0.1).replacing("&amp;", with: "&")
                 }
-                waiting += answer.body.matches(of: /"(\/api\/v1\/[^"]*)":/).map {
+                waiting += page.body.matches(of: /"(\/api\/v1\/[^"]*)":/).map {
                     String($0.1).replacing("{token}", with: TestJob.token("ab", 1)).replacing(
                         "{campaign}", with: "news"
                     )

@@ -21,12 +21,11 @@ extension EndToEnd {
             }
 
             func post(_ action: String, _ body: Object) async throws -> WebProcess.Answer {
-                let text = String(decoding: try JSONSerialization.data(withJSONObject: body), as: UTF8.self)
-                return try await web.answer(of: web.ask("ada", "/api/v1/actions/\(action)", text))
+                try await web.ask("ada", "/api/v1/actions/\(action)", json: body)
             }
 
             func get(_ path: String) async throws -> WebProcess.Answer {
-                try await web.answer(of: web.ask("ada", "/api/v1\(path)", nil))
+                try await web.ask("ada", "/api/v1\(path)")
             }
 
             /// Everything in Redis except for the audit log, which has refused changes, too.

@@ -32,9 +32,8 @@ extension EndToEnd {
             /// Opens a page, and returns its text.
             func open(_ path: String) async throws -> String {
                 pages += 1
-                let curl = try web.ask("ann", path, nil, ["Accept: text/html"])
-                #expect(try await curl.wait() == .exited(0))
-                return curl.output.replacing(/<[^>]*>/, with: "")
+                let page = try await web.ask("ann", path, nil, ["Accept: text/html"])
+                return page.head + page.text.replacing(/<[^>]*>/, with: "")
             }
 
             /// Checks that the cause was found with few steps, and begins to count those of the cure.

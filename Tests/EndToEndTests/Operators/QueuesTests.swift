@@ -131,32 +131,30 @@ extension EndToEnd {
                 ("/campaigns/sale", "the total is unknown"),
                 ("/search?q=kept", "dead letter"), ("/devices/\(Self.token)", "kept"),
             ] {
-                let page = try web.ask("ada", path, nil)
-                #expect(try await page.wait() == .exited(0))
-                #expect(page.output.hasPrefix("HTTP/1.1 200"), "\(path) \(page.output)")
+                let page = try await web.ask("ada", path)
+                #expect(page.status == 200, "\(path) \(page)")
                 for text in ["ueue bad is not included: ", expected] {
-                    #expect(page.output.contains(text), "\(path) \(page.output)")
+                    #expect(page.text.contains(text), "\(path) \(page)")
                 }
-                #expect(!page.output.contains("ueue ok is not included"), "\(path)")
+                #expect(!page.text.contains("ueue ok is not included"), "\(path)")
             }
             for path in ["/", "/queues", "/redis", "/jobs?queue=ok"] {
-                let page = try await web.answer(of: web.ask("ada", path, nil))
-                #expect(page.status == 200, "\(path)")
+                #expect(try await web.ask("ada", path).status == 200, "\(path)")
             }
             for (path, list) in [
                 ("jobs", "jobs"), ("dead-letters", "dead_letters"), ("results", "results"), ("campaigns", "campaigns"),
                 ("campaigns/sale", "campaigns"),
             ] {
-                let answer = try await web.answer(of: web.ask("ada", "/api/v1/\(path)", nil))
+                let answer = try await web.ask("ada", "/api/v1/\(path)")
                 let notes = answer.body["unread"] as? [String]
                 #expect(answer.status == 200 && (answer.body[list] as? [Any])?.count == 1, "\(path) \(answer)")
                 #expect(notes?.count == 1 && notes?[0].hasPrefix("queue bad is not included: ") == true, "\(answer)")
             }
-            let device = try await web.answer(of: web.ask("ada", "/api/v1/devices/\(Self.token)", nil))
+            let device = try await web.ask("ada", "/api/v1/devices/\(Self.token)")
             #expect(device.body["partial"] as? Bool == true, "\(device)")
-            let whole = try await web.answer(of: web.ask("ada", "/api/v1/jobs?queue=ok", nil))
+            let whole = try await web.ask("ada", "/api/v1/jobs?queue=ok")
             #expect(whole.status == 200 && whole.body["unread"] == nil, "\(whole)")
-            #expect(try await web.answer(of: web.ask("ada", "/api/v1/jobs?queue=bad", nil)).status == 503)
+            #expect(try await web.ask("ada", "/api/v1/jobs?queue=bad").status == 503)
         }
 
         @Test(
@@ -164,10 +162,8 @@ extension EndToEnd {
             arguments: [("a,b", "a comma separates"), ("a:5", "a number behind a colon is a weight")])
         func misread(name: String, reason: String) async throws {
             let (redis, sentence) = (try RedisServer(), "a queue can't be named \(name): \(reason)")
-            let file = FileManager.default.temporaryDirectory.appending(path: "queues-\(UUID().uuidString).yaml")
-            defer { try? FileManager.default.removeItem(at: file) }
-            try Data("queues: {'\(name)': {weight: 2}}".utf8).write(to: file)
-            try await redis.apnsWorker(["jobs", "list", "--config", file.path]).fails(78, "queues: \(sentence)")
+            let folder = try TemporaryFolder("queues: {'\(name)': {weight: 2}}")
+            try await redis.apnsWorker(["jobs", "list", "--config", folder.file]).fails(78, "queues: \(sentence)")
             try await redis.apnsWorker(["jobs", "move", "--all", "--to-queue", name, "--yes"]).fails(sentence)
             try await redis.apnsWorker(["web-user", "shop", "--role", "producer", "--token", "--queue", name])
                 .fails(64, "--queue: \(sentence)")

@@ -147,7 +147,7 @@ extension EndToEnd {
         func passwordFile() async throws {
             let redis = try RedisServer(password: "s3cret@")
             try redis.bury([.numbered(1)])
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let file = try folder.write("s3cret@\n", as: "pass word")
             let path = file.replacing(" ", with: "%20")
             let url = "redis://127.0.0.1:\(redis.port)?password_file=\(path)"
@@ -282,10 +282,10 @@ extension EndToEnd {
         func alone() async throws {
             let redis = try RedisServer(password: "s3cret")
             try redis.bury([.numbered(1)])
-            let folder = try ConfigurationTests.Folder()
-            let copy = folder.url.appending(path: "a script").path
+            let folder = try TemporaryFolder()
+            let copy = folder.path("a script")
             try await CommandLineTests.run(
-                [copy], of: DeployFolder.root.appending(path: "scripts/package.d/requeue").path
+                [copy], of: Repository.path("scripts/package.d/requeue")
             ).succeeds()
             let lua = String(decoding: QueueScript.pageDeadLetters.source, as: UTF8.self)
             for script in [RequeueTool.scriptPath, copy] {
@@ -302,7 +302,7 @@ extension EndToEnd {
 
         @Test("the script passes the password of a URL to redis-cli in its environment, not in its arguments")
         func secret() async throws {
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let program = try folder.write("#!/bin/sh\nprintf '%s\\n' \"$REDISCLI_AUTH\" \"$*\" >&2\n", as: "redis-cli")
             try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
             let result = try await CommandLineTests.run(
@@ -329,7 +329,7 @@ extension EndToEnd {
             ] {
                 try server.bury((0..<500).map { TestLetter.numbered($0) })
                 func run(_ arguments: String...) async throws -> CommandLineTests.Output {
-                    try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
+                    try await apnsWorker(url, arguments)
                 }
                 try await run("dead", "list", "--by", "reason").prints("500\tUnknownApp\n")
                 try await run("requeue", "--all", "--yes", "--limit", "200").prints(

@@ -170,7 +170,7 @@ extension EndToEnd {
             let line = try #require(worker.lines(of: "notification_dead").first)
             #expect(
                 line.contains("job=promo-0") && line.contains("campaign=spring") && line.contains("4711"), "\(line)")
-            let list = try await CommandLineTests.run(["dead", "list", "--redis", redis.url]).matches(
+            try await CommandLineTests.run(["dead", "list", "--redis", redis.url]).matches(
                 #/InvalidMember +default +promo-0 +0/#)
             try await CommandLineTests.run(["dead", "show", "--id", "promo-0", "--redis", redis.url]).matches(
                 /campaign +spring\n/

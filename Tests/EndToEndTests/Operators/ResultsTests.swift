@@ -34,7 +34,7 @@ extension EndToEnd {
             let good = try await redis.pushGoodOnes(until: "those with two attempts have ended") {
                 try QueueContents(redis).deadReasons["AttemptsExhausted"] == 3
             }
-            let (account, queue, seen) = try await redis.stop(worker, simulator)
+            let (account, _, seen) = try await redis.stop(worker, simulator)
             let results = try storedResults(redis)
 
             #expect(

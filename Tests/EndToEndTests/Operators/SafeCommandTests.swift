@@ -64,9 +64,7 @@ extension EndToEnd {
                 })
             try await eventually("they are claimed") { try QueueContents(redis).claims == 3 }
             try redis.push(TestJob.many(5))
-            let paused = try await CommandLineTests.run(
-                ["pause"], environment: ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"]
-            ).succeeds()
+            let paused = try await redis.apnsWorker(["pause"], environment: ["USER": "ana"]).succeeds()
             #expect(paused.output.hasPrefix("queue default is paused: by ana@"), "\(paused.output)")
             let waiting = try QueueContents(redis).jobs.count
             if waiting == 5 {
@@ -75,8 +73,7 @@ extension EndToEnd {
                     "\(paused.output)")
             }
             let json = try await apnsWorker(redis.url, "pause", "--reason", "x", "--json")
-            let object = try #require(
-                JSONSerialization.jsonObject(with: Data(json.output.utf8)) as? [String: Any], "\(json)")
+            let object = try jsonObject(json.output)
             #expect(object["claimed"] as? Int == 8 - waiting && object["notifications"] as? Int == 2100 + 5 - waiting)
             worker.process.kill()
         }
@@ -126,11 +123,11 @@ extension EndToEnd {
             #expect(try redis.run("EXISTS", "push:{critical}:paused") == 1)
 
             // With several configured queues, a command that changes something needs a name.
-            let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_QUEUE": "critical,default"]
-            try await CommandLineTests.run(["requeue", "--reason", "Other"], environment: environment).fails(
+            let queues = ["APNS_WORKER_QUEUE": "critical,default"]
+            try await redis.apnsWorker(["requeue", "--reason", "Other"], environment: queues).fails(
                 64, "choose with --queue critical,default, or pass --all-queues")
-            try await CommandLineTests.run(
-                ["requeue", "--reason", "Other", "--all-queues", "--yes"], environment: environment
+            try await redis.apnsWorker(
+                ["requeue", "--reason", "Other", "--all-queues", "--yes"], environment: queues
             ).prints("requeued 1 job of queue critical: 1 Other\nrequeued 1 job of queue default: 1 Other\n")
             try await apnsWorker(
                 redis.url, "dead", "delete", "--all", "--queue", "bulk,critical", "--yes", "--limit", "2"

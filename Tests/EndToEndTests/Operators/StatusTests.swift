@@ -79,9 +79,8 @@ extension EndToEnd {
             try await eventually("the refusal is seen") {
                 try await FleetView(redis.url).kinds == ["scope_suspected other"]
             }
-            let environment = ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"]
-            let pause = try await CommandLineTests.run(
-                ["pause", "--reason", "moon", "--json"], environment: environment)
+            let user = ["USER": "ana"]
+            let pause = try await redis.apnsWorker(["pause", "--reason", "moon", "--json"], environment: user)
             struct Change: Decodable {
                 let queue, app: String?
                 let paused, before: FleetView.Pause?
@@ -89,10 +88,10 @@ extension EndToEnd {
             let change = try JSONDecoder().decode(Change.self, from: Data(pause.output.utf8))
             #expect(change.queue == "default" && change.paused?.reason == "moon" && change.before == nil)
             #expect(change.paused?.by?.hasPrefix("ana@") == true && change.paused?.since ?? 0 > 0)
-            try await CommandLineTests.run(["pause", "--reason", "sun"], environment: environment).shows(
+            try await redis.apnsWorker(["pause", "--reason", "sun"], environment: user).shows(
                 "it was paused before: moon, since 20")
-            let app = try await CommandLineTests.run(
-                ["pause", "--app", "goood", "--reason", "x"], environment: environment
+            let app = try await redis.apnsWorker(
+                ["pause", "--app", "goood", "--reason", "x"], environment: user
             ).fails(1).prints("")
             #expect(
                 app.errors
@@ -105,14 +104,12 @@ extension EndToEnd {
             #expect(other.state == "connected" && other.paused == nil && other.endpoints.count == 1)
             try await apnsWorker(redis.url, "status").shows("  paused for", "by ana@", "InvalidProviderToken")
 
-            try await CommandLineTests.run(["pause", "--app", "other", "--reason", "rain"], environment: environment)
-                .succeeds()
+            try await redis.apnsWorker(["pause", "--app", "other", "--reason", "rain"], environment: user).succeeds()
             try await eventually("it is paused") { try await FleetView(redis.url).apps.last?.state == "paused" }
-            let resumed = try await CommandLineTests.run(
-                ["resume", "--app", "other", "--json"], environment: environment)
+            let resumed = try await redis.apnsWorker(["resume", "--app", "other", "--json"], environment: user)
             let ended = try JSONDecoder().decode(Change.self, from: Data(resumed.output.utf8))
             #expect(ended.app == "other" && ended.paused == nil && ended.before?.reason == "rain")
-            try await CommandLineTests.run(["resume"], environment: environment).begins(
+            try await redis.apnsWorker(["resume"], environment: user).begins(
                 "queue default is resumed; it was paused: sun, since 20")
             _ = try await worker.stop()
         }

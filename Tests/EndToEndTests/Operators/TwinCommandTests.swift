@@ -130,16 +130,13 @@ extension EndToEnd {
 
         @Test("The table has each command with the name of a campaign, job or app.")
         func complete() async throws {
-            func pairs(_ command: DocumentedCommand, _ parents: [String]) -> [String] {
-                let path = parents + [command.commandName]
-                guard command.children.isEmpty else { return command.children.flatMap { pairs($0, path) } }
-                let name = path.dropFirst().joined(separator: " ")
-                let options = command.names.intersection(["campaign", "id", "app", "fair", "label"]).map {
-                    "\(name) \($0)"
-                }
-                return options.isEmpty || Self.ofSettings.contains(path[1]) ? [] : options
-            }
-            let all = Set(pairs(try await DocumentedCommand.read("apns-worker"), []))
+            let commands = try await DocumentedCommand.read("apns-worker").leaves()
+            let all = Set(
+                commands.filter { !Self.ofSettings.contains($0.path[0]) }.flatMap { path, command in
+                    command.names.intersection(["campaign", "id", "app", "fair", "label"]).map {
+                        "\(path.joined(separator: " ")) \($0)"
+                    }
+                })
             let known = Self.commands.map { command, arguments, _ in
                 let option = arguments[0] == "NAME" ? "campaign" : String(arguments[0].dropFirst(2))
                 return "\(command) \(option)"
@@ -151,7 +148,7 @@ extension EndToEnd {
         func commands(own: String, twin: String) async throws {
             let scene = try Scene(own, twin)
             let redis = try scene.redis.get()
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             let job = try folder.write(#"{"alert":"x"}"#, as: "job.json")
             let tokens = try folder.write(Self.own + "\n", as: "tokens")
             for (command, arguments, changes) in Self.commands {
@@ -206,14 +203,8 @@ extension EndToEnd {
             let redis = try scene.redis.get()
             try scene.fill()
             let web = try await WebProcess(redis.url, ["ada": ["--role", "operator"]])
-            func ask(_ path: String, _ body: Object? = nil) async throws -> WebProcess.Answer {
-                let text = try body.map {
-                    String(decoding: try JSONSerialization.data(withJSONObject: $0), as: UTF8.self)
-                }
-                return try await web.answer(of: web.ask("ada", path, text))
-            }
             func prefix(_ filter: String) -> String { filter == "label" ? "tenant=" : "" }
-            let description = try await ask("/api/v1/openapi.json").body
+            let description = try await web.ask("ada", "/api/v1/openapi.json").body
             var actions: Set<String> = []
             for (path, methods) in description["paths"] as? Object ?? [:]
             where path.contains("/actions/") && !path.hasSuffix("-run") {
@@ -246,7 +237,8 @@ extension EndToEnd {
             for (action, name, body) in bodies {
                 try scene.fill()
                 let before = (own: try scene.everything(own, Self.own), twin: try scene.everything(twin, Self.twin))
-                let answer = try await ask("/api/v1/actions/\(action)", body.merging([name: prefix(name) + own]) { $1 })
+                let answer = try await web.ask(
+                    "ada", "/api/v1/actions/\(action)", json: body.merging([name: prefix(name) + own]) { $1 })
                 #expect(
                     answer.status == 200 || ["resume-campaign", "resume-app", "uncancel-jobs"].contains(action),
                     "\(action) \(answer)")
@@ -261,7 +253,7 @@ extension EndToEnd {
             let encoded = own.utf8.map { String(format: "%%%02X", $0) }.joined()
             for list in ["jobs", "dead-letters", "results"] {
                 for name in ["campaign", "id", "app", "fair", "label"] {
-                    let answer = try await ask("/api/v1/\(list)?\(name)=\(prefix(name))\(encoded)")
+                    let answer = try await web.ask("ada", "/api/v1/\(list)?\(name)=\(prefix(name))\(encoded)")
                     let shown = Self.names(answer.body)
                     #expect(answer.status == 200 && !shown.isEmpty, "\(list) \(name) \(answer)")
                     #expect(shown.allSatisfy { $0.utf8.elementsEqual(own.utf8) }, "\(list) \(name) \(shown)")
@@ -269,11 +261,9 @@ extension EndToEnd {
             }
             // What the forms and links of a page send back is the name.
             for path in ["/campaigns/\(encoded)", "/jobs?campaign=\(encoded)", "/dead?campaign=\(encoded)"] {
-                let curl = try web.ask("ada", path, nil)
-                _ = try await curl.wait()
-                let page = curl.output
-                #expect(page.hasPrefix("HTTP/1.1 200"), "\(path)")
-                let values = page.matches(of: /name="campaign"[^>]*value="([^"]*)"/).map { String($0.1) }
+                let page = try await web.ask("ada", path)
+                #expect(page.status == 200, "\(path)")
+                let values = page.text.matches(of: /name="campaign"[^>]*value="([^"]*)"/).map { String($0.1) }
                 #expect(!values.isEmpty || path.hasPrefix("/dead"), "\(path)")
                 #expect(values.allSatisfy { $0.utf8.elementsEqual(own.utf8) }, "\(path) \(values)")
             }

@@ -104,9 +104,9 @@ extension EndToEnd {
                 (["--unlisted-users-view"], "--unlisted-users-view needs --user-header"),
             ])
         func refused(options: [String], message: String) async throws {
-            let folder = try ConfigurationTests.Folder()
+            let folder = try TemporaryFolder()
             try folder.write("vic viewer proxy\n", as: "users")
-            let users = folder.url.appending(path: "users").path
+            let users = folder.path("users")
             var options = options.map { $0 == "users" ? users : $0 }
             if message.contains("every client") { options += ["--users", users] }
             try await CommandLineTests.run(["web", "--port", "0"] + options).fails(64, message)

@@ -143,10 +143,8 @@ extension EndToEnd {
             let view = try await FleetView(cluster.url)
             #expect(view.workers.count == 1 && view.worker(worker)?.redis == "cluster" && view.problems.isEmpty)
             for arguments in [["--queue", "b"], ["--app", "default"]] {
-                let environment = ["APNS_WORKER_REDIS_URL": cluster.url]
-                try await CommandLineTests.run(["pause", "--reason", "x"] + arguments, environment: environment)
-                    .succeeds()
-                try await CommandLineTests.run(["resume"] + arguments, environment: environment).shows(
+                try await apnsWorker(cluster.url, ["pause", "--reason", "x"] + arguments).succeeds()
+                try await apnsWorker(cluster.url, ["resume"] + arguments).shows(
                     "is resumed; it was paused: x")
             }
             try await apnsWorker(cluster.url, "stop", "--all", "--yes", "--wait").succeeds()

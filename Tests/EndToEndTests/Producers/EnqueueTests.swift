@@ -19,24 +19,13 @@ extension EndToEnd {
         }
 
         private func jobs() throws -> [[String: Any]] {
-            try QueueContents(redis).jobs.map {
-                try #require(try JSONSerialization.jsonObject(with: Data($0)) as? [String: Any])
-            }
-        }
-
-        private func started(_ options: [String]) throws -> WorkerProcess {
-            // Without the APNs variables of the other tests' workers.
-            let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
-            return try WorkerProcess(
-                redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
-                environment: Dictionary(uniqueKeysWithValues: none))
+            try QueueContents(redis).jobs.map { try jsonObject(String(decoding: $0, as: UTF8.self)) }
         }
 
         private func worker(_ options: [String] = []) async throws -> WorkerProcess {
-            let worker = try started(options)
-            try await eventually("the worker has joined") {
-                if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
-                return try redis.run("HLEN", "push:{default}:worker-info").number == 1
+            let worker = try WorkerProcess.simulating(redis, options)
+            try await worker.process.until("the worker has joined") {
+                try redis.run("HLEN", "push:{default}:worker-info").number == 1
             }
             return worker
         }
@@ -84,7 +73,7 @@ extension EndToEnd {
             let id = try #require(try result.objects.first?["id"] as? String)
             let stored = try #require(try redis.run("LINDEX", list, "0").text)
             #expect(stored.contains(member.replacing("ID", with: id)), "\(stored)")
-            #expect(try await started(["--exit-when-done"] + options).finish().delivered == 1)
+            #expect(try await WorkerProcess.simulating(redis, ["--exit-when-done"] + options).finish().delivered == 1)
         }
 
         @Test("notes likely mistakes once for each kind, with numbers; --strict refuses them")
@@ -110,7 +99,7 @@ extension EndToEnd {
             let notes = objects.filter { $0["line"] != nil }
             #expect(notes.map { $0["lines"] as? Int } == [300, 250])
             #expect(notes.map { $0["hint"] as? String } == ["unknown_member", nil])
-            let strict = try await enqueue(["--strict"], input: input).fails(1).prints(
+            try await enqueue(["--strict"], input: input).fails(1).prints(
                 "enqueued 2 jobs on default, refused 550\n")
             try await enqueue(["--token", Self.token, "--payload", #"{"aps":{"badge":"1"}}"#, "--strict"]).fails(
                 64, "`aps.badge` must be")
@@ -187,7 +176,7 @@ extension EndToEnd {
             ).fails(64, "no worker has an app nosuch; they have news, shop")
             try redis.run("DEL", "push:{default}:jobs")
             let worker = try await worker()
-            let unknown = try await enqueue(Self.flags + ["--app", "defaults"]).fails(
+            try await enqueue(Self.flags + ["--app", "defaults"]).fails(
                 64, "no worker has an app defaults; did you mean default?")
             let lines = [
                 #"{"id":"a","token":"ab","alert":"x","app":"default"}"#,

@@ -20,12 +20,13 @@ extension EndToEnd {
             let file = web.path("jobs.ndjson")
             let jobs = TestJob.many(1000, members: #""note":"\#(String(repeating: "x", count: 400))","#)
             try Data(jobs.joined(separator: "\n").utf8).write(to: URL(filePath: file))
-            let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../Foreign/http").path
-            var words = command
-            words[words.count - 1] = "\(folder)/\(command[command.count - 1])"
+            let program = Repository.path("Tests/Foreign/http/\(command.last ?? "")")
             let process = try ChildProcess(
-                "/usr/bin/env", words + ["\(web.address)/api/v1/jobs", try #require(web.tokens["shop"]), file],
-                environment: ["HOME": web.path("home"), "GO111MODULE": "off"])
+                "/usr/bin/env",
+                command.dropLast() + [
+                    program, "\(web.address)/api/v1/jobs", try #require(web.tokens["shop"]), file,
+                ],
+                environment: ForeignProgram.goVariables)
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
             let answers = process.output.split(separator: "\n")
             #expect(answers.count >= 2 && answers.allSatisfy { $0.hasSuffix(" 202") }, "\(process.output)")

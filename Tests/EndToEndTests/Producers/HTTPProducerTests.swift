@@ -47,10 +47,10 @@ extension EndToEnd {
             #expect(try Self.stored(redis, "blog").count == 1)
             #expect(try await web.post("ada", job, "?queue=bulk").status == 202)
             for path in ["/api/v1/jobs", "/api/v1/status", "/api/v1/openapi.json", "/", "/jobs"] {
-                #expect(try await web.answer(of: web.ask("shop", path, nil)).status == 403, "\(path)")
+                #expect(try await web.ask("shop", path).status == 403, "\(path)")
             }
             for path in ["/api/v1/check", "/api/v1/actions/pause-queue", "/api/v1/actions/enqueue"] {
-                #expect(try await web.answer(of: web.ask("shop", path, "{}")).status == 403, "\(path)")
+                #expect(try await web.ask("shop", path, "{}").status == 403, "\(path)")
             }
             #expect(try redis.run("XLEN", "push:{shared}:audit").number == 1)
             web.process.send(SIGTERM)
@@ -104,13 +104,25 @@ extension EndToEnd {
                     #""campaign":"sale","# + (number % 2 == 0 ? "" : #""id":"own-\#(number)","#))
             }
             let body = jobs.joined(separator: "\n")
-            let requests = try (0..<6).map { _ in
-                try web.ask("shop", "/api/v1/jobs", body, ["Idempotency-Key: order 1742"])
+            let port = try web.port
+            let headers = [
+                "Authorization: Bearer \(try #require(web.tokens["shop"]))", "Idempotency-Key: order 1742",
+                "Content-Type: application/x-ndjson",
+            ]
+            let answers: [RawConnection.Answer] = try await withThrowingTaskGroup(of: RawConnection.Answer.self) {
+                group in
+                for _ in 0..<6 {
+                    group.addTask {
+                        try await RawConnection.request(
+                            "/api/v1/jobs", port: port, method: "POST", headers: headers, body: body)
+                    }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
             }
-            var answers: [WebProcess.Answer] = []
-            for request in requests { answers.append(try await web.answer(of: request)) }
-            let ids = try #require(answers[0].ids)
-            #expect(answers.allSatisfy { $0.status == 202 && $0.ids == ids } && Set(ids).count == 50)
+            #expect(answers.allSatisfy { $0.status == 202 }, "\(answers)")
+            let all = try answers.map { try #require(jsonObject($0.body)["ids"] as? [String]) }
+            let ids = all[0]
+            #expect(Set(all).count == 1 && Set(ids).count == 50)
             // Another key, another user, and no key.
             let others = [
                 try await web.post("shop", jobs[0], "", ["Idempotency-Key: order 1743"]),
@@ -207,7 +219,6 @@ extension EndToEnd {
             let names = ["a", "b", "c", "d", "e", "f"]
             let web = try await WebProcess(
                 redis.url, Dictionary(uniqueKeysWithValues: (names + ["shop"]).map { ($0, rights) }))
-            let port = try #require(web.address.split(separator: ":").last.flatMap { Int($0) })
             #expect(try await web.post("shop", TestJob.many(1)[0]).status == 202)
             let half = String(repeating: "x", count: 1 << 19)
             // Returns connections with half a body each.
@@ -215,9 +226,9 @@ extension EndToEnd {
                 let token = try #require(web.tokens[name])
                 var connections: [RawConnection] = []
                 for _ in 0..<count {
-                    let connection = try RawConnection(port: port)
+                    let connection = try RawConnection(port: web.port)
                     let text =
-                        "POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(token)\r\n"
+                        "POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer \(token)\r\n"
                         + "Content-Length: \(1 << 20)\r\n\r\n\(half)"
                     var rest = Substring(text)
                     try await eventually("it is sent or refused") {
@@ -334,9 +345,7 @@ extension EndToEnd {
         func example() async throws {
             let redis = try RedisServer()
             let web = try await WebProcess(redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
-            let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-                .deletingLastPathComponent()
-                .deletingLastPathComponent().appending(path: "deploy/producers/enqueue_http.py").path
+            let path = Repository.path("deploy/producers/enqueue_http.py")
             let text = ##"a"b\c </x> Grüße 😀"##
             let python = try ChildProcess(
                 "/usr/bin/python3", [path, TestJob.token("a", 1), text],

@@ -52,7 +52,7 @@ extension EndToEnd {
                 #expect(answer.status == 415 && answer.error.contains("without Content-Encoding"), "\(answer)")
             }
             #expect(try await web.post("shop", job, "", ["Content-Encoding: identity"]).status == 202)
-            let connection = try RawConnection(port: try port())
+            let connection = try RawConnection(port: web.port)
             connection.send(head("Transfer-Encoding: gzip, chunked") + "1\r\nx\r\n0\r\n\r\n")
             try await eventually("an answer") {
                 connection.read()
@@ -65,7 +65,7 @@ extension EndToEnd {
         @Test("whose client waits to be asked for the body are asked")
         func expectation() async throws {
             let job = TestJob.text(TestJob.token("a", 1))
-            let connection = try RawConnection(port: try port())
+            let connection = try RawConnection(port: web.port)
             connection.send(head("Expect: 100-continue\r\nContent-Length: \(job.utf8.count)"))
             try await eventually("the client is asked") {
                 connection.read()
@@ -77,10 +77,6 @@ extension EndToEnd {
                 return connection.received.contains("HTTP/1.1 202")
             }
             #expect(try waiting() == 1)
-        }
-
-        private func port() throws -> Int {
-            try #require(web.address.firstMatch(of: /:(\d+)$/).flatMap { Int($0.1) })
         }
 
         private func head(_ lines: String) -> String {

@@ -5,9 +5,6 @@ import Testing
 extension EndToEnd {
     @Suite("The producers of deploy/producers")
     struct ProducerTests {
-        private static let directory = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
-            .deletingLastPathComponent().appending(path: "deploy/producers")
         private static let token = "00FC13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
         /// A text that breaks programs that merely concatenate strings.
         private static let text = ##"a"b\c </x> $(id) `id` %s %n '; {"x":1} Grüße 😀 \u00e9 \##u{2028}"##
@@ -23,45 +20,45 @@ extension EndToEnd {
             case celery = "celery_task.py"
         }
 
+        private static func path(_ producer: Producer) -> String {
+            Repository.path("deploy/producers/\(producer.rawValue)")
+        }
+
+        private static let goProgram = Task { try await ForeignProgram.build([path(.go)], as: "producer") }
+
         /// Runs a producer with the libraries from Debian's packages.
         private func run(
             _ producer: Producer, _ url: String, _ arguments: [String], _ more: [String: String] = [:],
             fails: Bool = false
         ) async throws -> String {
-            let path = Self.directory.appending(path: producer.rawValue).path
+            let path = Self.path(producer)
             let authority = try TestCertificates.path("ca.pem")
             // OpenSSL's variable, and that of Node.js.
             var environment = [
                 "LANG": "C.UTF-8", "REDIS_URL": url, "SSL_CERT_FILE": authority, "NODE_EXTRA_CA_CERTS": authority,
             ]
             let command: [String]
-            let workshop = FileManager.default.temporaryDirectory.appending(path: "producer-\(UUID().uuidString)")
-            try FileManager.default.createDirectory(at: workshop, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: workshop) }
+            let workshop = try TemporaryFolder()
             switch producer {
             case .shell: command = ["/bin/sh", path]
             case .python, .celery: command = ["/usr/bin/python3", path]
             case .ruby, .sidekiq: command = ["/usr/bin/ruby", path]
             case .php: command = ["/usr/bin/php", path]
-            case .go:
-                environment["GO111MODULE"] = "off"
-                environment["GOPATH"] = "/usr/share/gocode"
-                environment["GOCACHE"] = workshop.path
-                command = ["/usr/bin/go", "run", path]
+            case .go: command = [try await Self.goProgram.value]
             case .node:
                 // Node searches for packages only in the module's folder.
-                let packages = workshop.appending(path: "node_modules")
+                let packages = workshop.url.appending(path: "node_modules")
                 try FileManager.default.createDirectory(at: packages, withIntermediateDirectories: true)
                 try FileManager.default.createSymbolicLink(
                     atPath: packages.appending(path: "redis").path, withDestinationPath: "/usr/share/nodejs/redis")
-                let copy = workshop.appending(path: producer.rawValue).path
+                let copy = workshop.path(producer.rawValue)
                 try FileManager.default.copyItem(atPath: path, toPath: copy)
                 environment["NODE_PATH"] = "/usr/share/nodejs"
                 command = ["/usr/bin/node", copy]
             }
-            let process = try ChildProcess(
-                command[0], command.dropFirst() + arguments, environment: environment.merging(more) { $1 })
+            let process = try ChildProcess(command + arguments, environment: environment.merging(more) { $1 })
             let ending = try await process.wait()
+            withExtendedLifetime(workshop) {}
             try #require((ending == .exited(0)) != fails, "\(process.errors)\(process.output)")
             // Sidekiq 7.3 writes to standard output that it connects.
             return process.output.split(separator: "\n", omittingEmptySubsequences: false)
@@ -92,7 +89,7 @@ extension EndToEnd {
             let queue = try QueueContents(redis, queue: producer == .sidekiq ? "push" : "default")
             #expect(queue.isSettled && queue.dead.isEmpty)
 
-            let received = try Self.notifications(record)
+            let received = try jsonObjects(String(contentsOf: record, encoding: .utf8))
             func aps(_ notification: [String: Any]) -> [String: Any]? {
                 (notification["payload"] as? [String: Any])?["aps"] as? [String: Any]
             }
@@ -154,12 +151,6 @@ extension EndToEnd {
             #expect(try redis.run("LLEN", list).number == (producer == .celery ? 1 : 104))
             try redis.run("SET", list, "not a list")
             _ = try await run(producer, redis.url, [Self.token, Self.text], fails: true)
-        }
-
-        private static func notifications(_ record: URL) throws -> [[String: Any]] {
-            try Data(contentsOf: record).split(separator: UInt8(ascii: "\n")).map {
-                try #require(try JSONSerialization.jsonObject(with: $0) as? [String: Any])
-            }
         }
     }
 }

@@ -113,21 +113,19 @@ extension EndToEnd {
         @Test("can be enqueued and checked by the commands")
         func commands() async throws {
             let redis = try RedisServer()
-            let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_FORMAT": "sidekiq"]
-            let one = try await CommandLineTests.run(
-                ["enqueue", "--token", "abcd", "--alert", "hé", "--job-class", "Shop::PushJob"],
-                environment: environment)
+            let format = ["APNS_WORKER_FORMAT": "sidekiq"]
+            let one = try await redis.apnsWorker(
+                ["enqueue", "--token", "abcd", "--alert", "hé", "--job-class", "Shop::PushJob"], environment: format)
             let id = one.output.firstMatch(of: /^enqueued 1 job on default, id ([0-9a-f]{24})\n$/).map { String($0.1) }
             let lines = [job(#"{"token":"ab","alert":"x"}"#), #"{"token":"ab","alert":"x"}"#].joined(separator: "\n")
-            try await CommandLineTests.run(["enqueue"], environment: environment, input: lines).prints(
+            try await redis.apnsWorker(["enqueue"], environment: format, input: lines).prints(
                 "enqueued 1 job on default, refused 1\n"
             ).reports("line 2: the job does not have the queue's format")
             let list = try redis.run("LRANGE", "queue:default", "0", "-1").strings()
             // The first enqueued job is the last one from the left.
             let written = try #require(list.last)
             #expect(list.count == 2 && written.hasPrefix(#"{"class":"Shop::PushJob","queue":"default","args":[{"#))
-            let object = try #require(JSONSerialization.jsonObject(with: Data(written.utf8)) as? [String: Any])
-            #expect(id != nil && object["jid"] as? String == id)
+            #expect(try id != nil && jsonObject(written)["jid"] as? String == id)
             try await CommandLineTests.run(
                 ["check", "--job", "-", "--format", "sidekiq", "--no-redis", "--no-connect"], input: written
             ).shows("it would be sent to 1 device")
@@ -139,8 +137,8 @@ extension EndToEnd {
         func cluster() async throws {
             let cluster = try await RedisCluster()
             let simulator = try await SimulatorProcess()
-            let environment = ["APNS_WORKER_REDIS_URL": cluster.url, "APNS_WORKER_TOPIC": "com.example.app"]
-            try await CommandLineTests.run(["run"] + Self.options, environment: environment).fails(
+            let topic = ["APNS_WORKER_TOPIC": "com.example.app"]
+            try await apnsWorker(cluster.url, ["run"] + Self.options, environment: topic).fails(
                 "--list 'queue:{push}'")
             let list = "queue:{push}"
             let owner = try cluster.owner(ofSlot: cluster.slot(of: list))

@@ -10,13 +10,11 @@ extension EndToEnd {
         private final class Proxy: Sendable {
             let port: Int
             private let process: ChildProcess
-            private let directory: URL
+            private let folder: TemporaryFolder
 
             init(to servers: [RedisServer]) async throws {
                 let port = try RedisServer.freePort()
-                let directory = FileManager.default.temporaryDirectory.appending(path: "haproxy-\(UUID().uuidString)")
-                try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-                (self.port, self.directory) = (port, directory)
+                self.port = port
                 let lines = servers.enumerated().map { index, server in
                     "  server s\(index) 127.0.0.1:\(server.port) check inter 200 fall 1 rise 1 "
                         + "on-marked-down shutdown-sessions"
@@ -35,21 +33,15 @@ extension EndToEnd {
                     \(lines.joined(separator: "\n"))
 
                     """
-                let file = directory.appending(path: "haproxy.cfg")
-                try Data(configuration.utf8).write(to: file)
-                let process = try ChildProcess("haproxy", ["-db", "-f", file.path])
-                self.process = process
-                try await eventually("it has a server") {
-                    if let ending = process.ending { throw process.failure("ended with \(ending)") }
+                folder = try TemporaryFolder(configuration)
+                process = try ChildProcess("haproxy", ["-db", "-f", folder.file])
+                try await process.until("it has a server") {
                     // It closes connections until it has found the master.
-                    return (try? RedisTestConnection(port: port).run("PING")) == .status("PONG")
+                    (try? RedisTestConnection(port: port).run("PING")) == .status("PONG")
                 }
             }
 
-            deinit {
-                process.kill()
-                try? FileManager.default.removeItem(at: directory)
-            }
+            deinit { process.kill() }
         }
 
         @Test("another master takes over: the worker follows, and every job is delivered")

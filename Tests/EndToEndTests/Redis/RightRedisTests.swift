@@ -8,8 +8,7 @@ extension EndToEnd {
     struct RightRedisTests {
         /// The kinds of problems of `status`.
         private static func problems(_ url: String, _ more: [String] = []) async throws -> [String: String] {
-            let status = try await CommandLineTests.run(
-                ["status", "--json"] + more, environment: ["APNS_WORKER_REDIS_URL": url])
+            let status = try await apnsWorker(url, ["status", "--json"] + more)
             let problems = try #require(try status.objects.first?["problems"] as? [[String: Any]], "\(status)")
             return Dictionary(
                 problems.compactMap { problem in
@@ -39,20 +38,16 @@ extension EndToEnd {
                 let message = try #require(problems[kind], "\(problems)")
                 #expect(message.contains("127.0.0.1:\(away.port)"), "\(message)")
                 #expect(problems["no_worker"]?.contains("queue \(other): 1 job waits") == true, "\(problems)")
-                try await CommandLineTests.run(
-                    ["status", "--check"] + options, environment: ["APNS_WORKER_REDIS_URL": url]
-                ).fails(2).begins("CRITICAL")
+                try await apnsWorker(url, ["status", "--check"] + options).fails(2).begins("CRITICAL")
             }
             for list in [["jobs", "list"], ["campaign", "list"], ["results"]] {
-                try await CommandLineTests.run(
-                    list + ["--timeout", "3s"], environment: ["APNS_WORKER_REDIS_URL": url]
-                ).succeeds().reports("could not search all servers for queues")
+                try await apnsWorker(url, list + ["--timeout", "3s"]).succeeds().reports(
+                    "could not search all servers for queues")
             }
             for list in [["jobs", "list"], ["dead", "list"], ["campaign", "list"], ["results"]] {
-                try await CommandLineTests.run(
-                    list + ["--queue", "default,\(other)", "--timeout", "1s"],
-                    environment: ["APNS_WORKER_REDIS_URL": url]
-                ).ends(1).reports("queue default is not included: ").lacks("queue \(other) is")
+                try await apnsWorker(url, list + ["--queue", "default,\(other)", "--timeout", "1s"]).ends(1).reports(
+                    "queue default is not included: "
+                ).lacks("queue \(other) is")
             }
         }
 

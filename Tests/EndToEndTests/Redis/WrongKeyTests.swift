@@ -12,7 +12,7 @@ extension EndToEnd {
 
         /// The rows of the tables of keys.
         private static func schema() throws -> [Key] {
-            let text = try String(contentsOf: DeployFolder.root.appending(path: "docs/redis.md"), encoding: .utf8)
+            let text = try Repository.text("docs/redis.md")
             return text.split(separator: "\n").compactMap { line in
                 let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
                 guard cells.count == 3, cells[0].hasPrefix("`push:{"), types.contains(cells[1]) else { return nil }

@@ -23,10 +23,27 @@ func keyEnvironment(_ redis: RedisServer, _ simulator: SimulatorProcess) throws 
     ]
 }
 
+/// Returns the variables of apps whose topics are `com.example.<app>`.
+func appVariables(_ names: [String]) -> [String: String] {
+    var variables = ["APNS_WORKER_APPS": names.joined(separator: ","), "APNS_WORKER_TOPIC": ""]
+    for name in names { variables["APNS_WORKER_APPS_\(name.uppercased())_TOPIC"] = "com.example.\(name)" }
+    return variables
+}
+
 extension WorkerProcess {
     /// The variable of a worker that reclaims after a second, so that a test need not wait. For tests without an outage:
     /// after one, such a worker would reclaim from others that are about to return.
     static let reclaimsSoon = ["APNS_WORKER_TEST_STEADY_TIME": "1000"]
+
+    /// Starts a worker with its own simulator, without the APNs variables of the other tests' workers.
+    static func simulating(
+        _ redis: RedisServer, _ options: [String] = [], environment: [String: String] = [:]
+    ) throws -> WorkerProcess {
+        let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
+        return try WorkerProcess(
+            redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
+            environment: Dictionary(uniqueKeysWithValues: none).merging(environment) { $1 })
+    }
 
     /// Starts a worker between two servers. The other parameters are those of the designated initializer.
     convenience init(
@@ -41,7 +58,16 @@ extension WorkerProcess {
 /// Runs a command of `apns-worker`.
 /// - Parameter redis: the URL of its Redis.
 func apnsWorker(_ redis: String, _ arguments: String...) async throws -> EndToEnd.CommandLineTests.Output {
-    try await EndToEnd.CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
+    try await apnsWorker(redis, arguments)
+}
+
+/// Runs a command of `apns-worker`.
+/// - Parameter redis: the URL of its Redis, unless the environment has another one.
+func apnsWorker(
+    _ redis: String, _ arguments: [String], environment: [String: String] = [:], input: String? = nil
+) async throws -> EndToEnd.CommandLineTests.Output {
+    try await EndToEnd.CommandLineTests.run(
+        arguments, environment: environment.merging(["APNS_WORKER_REDIS_URL": redis]) { own, _ in own }, input: input)
 }
 
 extension RedisServer {
@@ -91,8 +117,7 @@ extension RedisServer {
     func apnsWorker(
         _ arguments: [String], environment: [String: String] = [:], input: String? = nil
     ) async throws -> EndToEnd.CommandLineTests.Output {
-        try await EndToEnd.CommandLineTests.run(
-            arguments, environment: environment.merging(["APNS_WORKER_REDIS_URL": url]) { own, _ in own }, input: input)
+        try await EndToEndTests.apnsWorker(url, arguments, environment: environment, input: input)
     }
 }
 
