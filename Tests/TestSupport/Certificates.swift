@@ -3,17 +3,14 @@ import TLS
 
 /// Certificates and keys to test with, made by `scripts/make-certs`.
 package enum TestCertificates {
-    /// The failure of the script.
     package struct Failure: Error, CustomStringConvertible {
-        /// The message of the script or the system.
         package let description: String
     }
 
-    /// Returns the directory that holds them: the one in `TEST_CERTIFICATES`, which `scripts/test` makes once for all
-    /// processes. If that is not set, a directory is made on first use, and removed when the process exits.
+    /// Returns the directory of the certificates: that in the variable `TEST_CERTIFICATES`, which `scripts/test` makes once for all
+    /// processes. Without the variable, a directory is made on first use, and removed when the process exits.
     package static func directory() throws -> String { try made.get() }
 
-    /// Returns the path of one of them.
     package static func path(_ name: String) throws -> String { try directory() + "/" + name }
 
     private static let made: Result<String, Failure> = {
@@ -34,7 +31,6 @@ package enum TestCertificates {
         .appending(path: "apns-worker-certificates-\(UUID().uuidString)").path
 }
 
-/// Identities and contexts made from them.
 extension TestCertificates {
     package static func contents(_ name: String) throws -> [UInt8] {
         [UInt8](try Data(contentsOf: URL(filePath: path(name))))

@@ -1,43 +1,38 @@
 import Foundation
 import Synchronization
 
-/// A program that a test started. Files keep all of its output: nothing is lost, and no full pipe blocks it.
+/// A program that a test started. Files keep all of its output, so nothing is lost, and no full pipe blocks the program.
 ///
-/// It ends with `kill`, with the object, or at the latest with the test process, even if that is killed. Unlike
-/// Foundation's `Process` it starts the program with no signal blocked: children inherit the mask of the thread that
-/// starts them, and on Swift's threads SIGTERM and SIGINT are blocked.
+/// It ends with `kill`, with this object, or at the latest with the test process, even if that is killed. Unlike Foundation's `Process`,
+/// this type starts the program with no signal blocked. Children inherit the signal mask of the thread that starts them, and Swift's
+/// threads block SIGTERM and SIGINT.
 package final class ChildProcess: Sendable {
     /// The failure of a program that does not start, or does not do what a test waits for.
     package struct Failure: Error, CustomStringConvertible {
-        /// The error, with the end of the program's output.
+        /// The problem, with the end of the program's output.
         package let description: String
 
-        /// - Parameter description: the problem.
         package init(description: String) { self.description = description }
     }
 
-    /// How a program ended.
     package enum Ending: Equatable, Sendable {
-        /// By itself, with this status.
         case exited(Int32)
-        /// By this signal.
         case signalled(Int32)
     }
 
     /// The standard errors of all programs, by the paths of their directories.
     private static let all = Mutex<[String: (name: String, errors: URL)]>([:])
 
-    /// The process id. It can belong to another program once ``ending`` is known.
+    /// The process id. Once ``ending`` is known, the system may give it to another program.
     package let processIdentifier: Int32
-    /// The program's own directory, which is removed with the object.
+    /// The program's own directory. It is removed with the object.
     package let directory: URL
     private let name: String
     private let known = Mutex<Ending?>(nil)
 
-    /// Starts a program.
     /// - Parameters:
     ///   - path: the program's path, or its name if it is on PATH.
-    ///   - environment: variables in addition to this process' own; `APNS_WORKER_…` are not inherited.
+    ///   - environment: variables in addition to those of this process, of which `APNS_WORKER_…` are not inherited.
     ///   - input: its standard input.
     package init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws
     {
@@ -59,7 +54,7 @@ package final class ChildProcess: Sendable {
         Self.all.withLock { $0[directory.path] = entry }
     }
 
-    /// Starts a program with its arguments.
+    /// - Parameter command: the program and its arguments.
     package convenience init(_ command: [String], environment: [String: String] = [:], input: Data? = nil) throws {
         try self.init(command[0], Array(command.dropFirst()), environment: environment, input: input)
     }
@@ -70,18 +65,16 @@ package final class ChildProcess: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// The standard output so far.
     package var output: String { text("output") }
-    /// The standard error so far.
     package var errors: String { text("errors") }
 
-    /// The way in which it ended; `nil` while it runs.
+    /// How the program ended; `nil` while it runs.
     package var ending: Ending? {
         known.withLock { ending in
             if ending == nil {
                 var status: Int32 = 0
                 guard waitpid(processIdentifier, &status, WNOHANG) == processIdentifier else { return nil }
-                // Its id may become another's.
+                // The system may now give its id to another program.
                 try? FileManager.default.removeItem(at: Watchdog.file(in: directory))
                 let signal = status & 0x7F
                 ending = signal == 0 ? .exited((status >> 8) & 0xFF) : .signalled(signal)
@@ -90,12 +83,12 @@ package final class ChildProcess: Sendable {
         }
     }
 
-    /// Sends a signal, if the program still runs.
+    /// Sends a signal. Does nothing if the program has ended.
     package func send(_ signal: Int32) {
         if ending == nil { _ = Foundation.kill(processIdentifier, signal) }
     }
 
-    /// Stops it with SIGSTOP, and waits until none of its threads runs; SIGCONT lets it continue.
+    /// Stops the program with SIGSTOP, and waits until none of its threads runs. SIGCONT continues it.
     package func pause() async throws {
         send(SIGSTOP)
         let threads = URL(filePath: "/proc/\(processIdentifier)/task")
@@ -106,14 +99,14 @@ package final class ChildProcess: Sendable {
         }
     }
 
-    /// Kills it, as a crash would, and waits for its end.
+    /// Kills the program with SIGKILL, and waits for its end.
     package func kill() {
         send(SIGKILL)
         while ending == nil { usleep(1000) }
     }
 
-    /// Waits for its end.
-    /// - Throws: ``Failure`` if it has not ended by then; it is then killed.
+    /// Waits until the program ends.
+    /// - Throws: ``Failure`` if it has not ended in time. It is then killed.
     @discardableResult
     package func wait(within limit: Duration = .seconds(180)) async throws -> Ending {
         do {
@@ -126,8 +119,7 @@ package final class ChildProcess: Sendable {
         return ending
     }
 
-    /// Waits until a condition holds.
-    /// - Throws: ``Failure`` if the program ends before that, or the time is over.
+    /// - Throws: ``Failure`` if the program ends before the condition holds, or the time is over.
     package func until(_ what: String, _ condition: () async throws -> Bool) async throws {
         try await eventually(what) {
             let ending = ending
@@ -137,7 +129,7 @@ package final class ChildProcess: Sendable {
         }
     }
 
-    /// Waits for its end on this thread, for programs that take only a moment.
+    /// Blocks the thread until the program ends. For programs that take only a moment.
     package func waitBlocking(within limit: Duration = .seconds(180)) throws -> Ending {
         let deadline = ContinuousClock.now + limit
         while true {
@@ -150,12 +142,12 @@ package final class ChildProcess: Sendable {
         }
     }
 
-    /// Returns an error that ends with the last output of the program.
+    /// Returns an error with this message and the end of the program's output.
     package func failure(_ message: String) -> Failure {
         Failure(description: "\(name): \(message); it said:\n\(output.suffix(1000))\n\(errors.suffix(3000))")
     }
 
-    /// The last standard error of all programs: a wait that times out may have its cause in another program.
+    /// The end of all programs' standard error: another program may be the reason why a wait timed out.
     static var lastWords: String {
         all.withLock { $0.values.sorted { $0.name < $1.name } }.map { name, errors in
             let text = text(errors)
@@ -171,7 +163,6 @@ package final class ChildProcess: Sendable {
     }
 }
 
-/// An open file.
 private final class Descriptor {
     let number: Int32
 
@@ -190,12 +181,11 @@ private final class Descriptor {
     deinit { close(number) }
 }
 
-/// Kills the programs that are left when this process ends, even by SIGKILL: a shell waits for the end of a pipe that
-/// only this process holds.
+/// Kills the remaining programs when this process ends, even by SIGKILL. A shell waits for the end of a pipe that only this process has.
 private final class Watchdog: Sendable {
     static let shared = Result { try Watchdog() }
 
-    /// The directory of the programs' directories.
+    /// The parent of the programs' directories.
     private let directory: URL
     private let count = Mutex(0)
 
@@ -203,13 +193,14 @@ private final class Watchdog: Sendable {
         let name = "tests-\(getpid())-\(UInt32.random(in: 0 ... .max))"
         directory = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        // A pair of sockets is closed on exec from its beginning, a pipe only after another call. The second end is never closed.
+        // A pair of sockets can be closed on exec from its beginning, a pipe only by another call. This process never closes the second
+        // end.
         var ends: [Int32] = [-1, -1]
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else {
             throw ChildProcess.Failure(description: "no pair of sockets to be had")
         }
-        // Ctrl-C reaches the whole process group. If it ended the watchdog, a child that is stopped would live forever.
+        // Ctrl-C reaches the whole process group. If it ended this shell, a stopped child would live forever.
         let script = """
             trap '' INT TERM HUP
             read line
@@ -221,7 +212,6 @@ private final class Watchdog: Sendable {
             output: try Descriptor(writing: "/dev/null"), errors: try Descriptor(writing: "/dev/null"))
     }
 
-    /// Makes the directory of a program.
     func makeDirectory(_ name: String) throws -> URL {
         let number = count.withLock { count in
             count += 1
@@ -232,7 +222,7 @@ private final class Watchdog: Sendable {
         return made
     }
 
-    /// The file that names the process to kill.
+    /// The file with the id of the process to kill.
     static func file(in directory: URL) -> URL { directory.appending(path: "process") }
 }
 
@@ -267,7 +257,7 @@ private enum Spawn {
         for (index, descriptor) in [input, output, errors].enumerated() {
             posix_spawn_file_actions_adddup2(&actions, descriptor.number, Int32(index))
         }
-        // The child must not inherit other open files of this process, such as the pipes of other tests.
+        // The child must not inherit open files of this process, such as the pipes of other tests.
         for name in try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
             if let number = Int32(name), number > 2 { posix_spawn_file_actions_addclose(&actions, number) }
         }

@@ -1,10 +1,10 @@
 import Foundation
 
 extension Data {
-    /// Returns the place after the first occurrence of a text, counted from the first byte; nil if it does not occur.
+    /// Returns the offset of the end of a text's first occurrence; `nil` if there is none.
     ///
     /// Foundation's `range(of:)` copies all bytes for each search.
-    /// - Parameter start: the place at which the search begins.
+    /// - Parameter start: the offset at which the search begins.
     package func end(of text: String, from start: Int = 0) -> Int? {
         let sought = Array(text.utf8)
         guard let first = sought.first else { return start }

@@ -1,9 +1,8 @@
 /// Polls a condition until it holds.
 /// - Parameters:
 ///   - what: the condition in words, for the error.
-///   - limit: the time after which the error is thrown. It is generous: a slow machine must not fail a test.
-/// - Throws: ``ChildProcess/Failure`` with the condition, where it was awaited, and the last output of all child
-///   processes.
+///   - limit: the time after which the error is thrown. It is long, because a slow machine must not fail a test.
+/// - Throws: ``ChildProcess/Failure`` with the condition, the place of the call, and the last output of all child processes.
 package func eventually(
     _ what: String = "a condition", within limit: Duration = .seconds(180), file: StaticString = #fileID,
     line: UInt = #line, _ condition: () async throws -> Bool
@@ -17,18 +16,18 @@ package func eventually(
             throw ChildProcess.Failure(
                 description: "waited \(limit) in vain: \(what) (\(file):\(line))\(ChildProcess.lastWords)")
         }
-        // Short at first, so that a quick condition costs no time; longer later, so that a slow one costs few polls. The
-        // longer a poll itself takes, the fewer are made, because many tests run at a time.
+        // A pause is short at first, so that a quick condition costs no time, and longer later, so that a slow one costs few polls. Many
+        // tests run at a time, so the pause is also longer if a poll takes long.
         let pause = max(.milliseconds(1), min((end - first) / 10, .milliseconds(50)))
         try await Task.sleep(for: max(pause, min((end - start) * 6, .milliseconds(600))))
     }
 }
 
-/// Sends a command repeatedly until it has its effect: a server may refuse it, or abandon it silently.
+/// Sends a command repeatedly until it has its effect, for servers that may refuse a command or abandon it silently.
 /// - Parameters:
-///   - interval: the time after an accepted command before the next.
-///   - order: sends the command; returns false if it was refused, so that it is sent again at once.
-///   - isDone: true once the command has had its effect.
+///   - interval: the time between an accepted command and the next.
+///   - order: sends the command. If it returns false because the command was refused, the command is sent again at once.
+///   - isDone: returns true once the command has had its effect.
 /// - Throws: like ``eventually(_:within:file:line:_:)``.
 package func eventually(
     _ what: String, within limit: Duration = .seconds(180), orderingEvery interval: Duration,

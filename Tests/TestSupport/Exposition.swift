@@ -2,26 +2,22 @@ import Foundation
 
 /// Prometheus' text format, parsed as strictly as the scraper does.
 package struct Exposition {
-    /// An error in a page.
     package struct Malformed: Error {
         package let line: String
-        /// The error.
         package let why: String
     }
 
-    /// The metrics of one name.
+    /// A metric: all series of one name.
     package struct Family {
         /// The value of `# TYPE`.
         package var type: String
         /// The value of `# HELP`.
         package var help: String?
-        /// The lines.
         package var samples: [(name: String, labels: [String: String], value: Double)] = []
     }
 
-    /// The names in their order in the page.
+    /// The names of the metrics, in the order of the page.
     package private(set) var names: [String] = []
-    /// The metrics by name.
     package private(set) var families: [String: Family] = [:]
     private var series: Set<Series> = []
 
@@ -30,8 +26,6 @@ package struct Exposition {
         let labels: [String: String]
     }
 
-    /// Parses a page.
-    /// - Throws: ``Malformed``.
     package init(_ text: String) throws {
         guard text.isEmpty || text.hasSuffix("\n") else { throw Malformed(line: "", why: "no line feed at the end") }
         var help: (name: String, text: String)?
@@ -54,12 +48,12 @@ package struct Exposition {
         }
     }
 
-    /// Returns the value of a series; nil if there is none.
+    /// Returns the value of the series with exactly these labels; `nil` if there is none.
     package func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
         families.values.flatMap(\.samples).first { $0.name == name && $0.labels == labels }?.value
     }
 
-    /// Returns the sum of all series of a metric that have these labels, among others.
+    /// Returns the sum of all series of a metric that have these labels and any others.
     package func sum(_ name: String, _ labels: [String: String] = [:]) -> Double {
         families.values.flatMap(\.samples).reduce(0) { sum, sample in
             let fits = sample.name == name && labels.allSatisfy { sample.labels[$0.key] == $0.value }
@@ -67,8 +61,7 @@ package struct Exposition {
         }
     }
 
-    /// Tests parse hundreds of pages with hundreds of lines while they wait, so a line is read byte by byte, without
-    /// regular expressions.
+    /// Reads the bytes without regular expressions, because tests parse hundreds of pages with hundreds of lines while they wait.
     private mutating func add(_ line: String) throws {
         guard let space = line.utf8.lastIndex(of: UInt8(ascii: " ")),
             let value = Self.number(String(line[space...].dropFirst()))
@@ -102,8 +95,8 @@ package struct Exposition {
     /// Reads a label and the comma after it.
     /// - Parameters:
     ///   - bytes: the labels.
-    ///   - place: the beginning of the label; afterwards that of the next one.
-    /// - Returns: the label; nil if it is malformed.
+    ///   - place: the beginning of the label. It becomes that of the next label.
+    /// - Returns: the label; `nil` if it is malformed.
     private static func label(_ bytes: [UInt8], _ place: inout Int) -> (name: String, value: String)? {
         func next() -> UInt8? {
             guard place < bytes.count else { return nil }

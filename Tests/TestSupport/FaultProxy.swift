@@ -3,16 +3,15 @@ import NIOCore
 import NIOPosix
 import Sockets
 
-/// A proxy between clients and a server on 127.0.0.1 that passes bytes on, with faults on request.
+/// A proxy between clients and a server on 127.0.0.1. It passes bytes on, and has faults when a test wants them.
 package final class FaultProxy: Sendable {
-    /// The faults of a proxy, until ``heal()``.
+    /// A fault lasts until ``heal()`` or the next fault.
     package enum Fault: Equatable, Sendable {
-        /// Bytes are delayed by this time, in either direction.
+        /// Bytes arrive later by this time, in both directions.
         case delay(TimeAmount)
-        /// Connections are accepted and stay open, but all bytes are lost, as with a peer whose machine has lost its
-        /// power.
+        /// Connections are accepted and stay open, but all bytes are lost, as if the peer's machine had lost its power.
         case blackHole
-        /// Clients' requests arrive, but none of the server's answers.
+        /// The server gets all requests, but the clients get no answers.
         case noAnswers
         /// New connections are refused; open ones continue.
         case refusal
@@ -22,10 +21,9 @@ package final class FaultProxy: Sendable {
     package let port: Int
 
     private let core: FaultProxyCore
-    /// Keeps the port while connections are refused.
+    /// Keeps the port for this process while connections are refused.
     private let reservation: BoundPort
 
-    /// Starts to listen.
     /// - Parameters:
     ///   - target: the server's port on 127.0.0.1.
     ///   - watch: gets the bytes that clients send, as they arrive.
@@ -49,10 +47,10 @@ package final class FaultProxy: Sendable {
         close(reservation.descriptor)
     }
 
-    /// Begins a fault, also for open connections. It replaces the fault before it.
+    /// Begins a fault, also for open connections. It ends the previous fault.
     package func begin(_ fault: Fault) async throws { try await core.onLoop { $0.begin(fault) } }
 
-    /// Ends the fault. Connections that have lost bytes are reset, because they are of no further use.
+    /// Ends the fault. Resets the connections that have lost bytes, because their peers can't understand later bytes.
     package func heal() async throws { try await core.onLoop { $0.heal() } }
 
     /// Closes all connections, as a server that ends does.
@@ -61,7 +59,7 @@ package final class FaultProxy: Sendable {
     /// Resets all connections, as a server that does not know them does.
     package func reset() async throws { try await core.onLoop { $0.closeAll(resetting: true) } }
 
-    /// The number of open connections of clients.
+    /// The number of clients' open connections.
     package var connections: Int {
         get async throws { try await core.onLoop { $0.eventLoop.makeSucceededFuture($0.links.count) } }
     }
@@ -69,7 +67,7 @@ package final class FaultProxy: Sendable {
 
 /// The part of a proxy on its event loop.
 ///
-/// `@unchecked Sendable`: everything except the constants is used only on the event loop, which ``onLoop(_:)`` ensures.
+/// `@unchecked Sendable`: only the event loop uses the variables, which ``onLoop(_:)`` ensures.
 final class FaultProxyCore: LoopBound, @unchecked Sendable {
     let eventLoop: any EventLoop
     let watch: (@Sendable (ByteBuffer) -> Void)?

@@ -1,13 +1,13 @@
 import NIOCore
 import NIOPosix
 
-/// One client's connection through a proxy, and the server's side of it. Belongs to the proxy's event loop.
+/// A client's connection to a proxy, and the proxy's connection to the server. Only the proxy's event loop uses it.
 final class FaultProxyLink {
     private let core: FaultProxyCore
     private let client: any Channel
     private var server: (any Channel)?
     private var isClosed = false
-    /// True if bytes were swallowed: later bytes would make no sense to the other side.
+    /// True if bytes were lost. The other side could not understand later bytes.
     private(set) var hasLostBytes = false
 
     init(client: any Channel, core: FaultProxyCore) throws {
@@ -28,16 +28,13 @@ final class FaultProxyLink {
         setReading(client, true)
     }
 
-    /// Reads and drops the client's bytes.
     func swallow() {
         hasLostBytes = true
         setReading(client, true)
     }
 
-    /// A handler's treatment of its channel's bytes.
     enum Treatment { case pass(after: TimeAmount), swallow }
 
-    /// Returns the treatment of bytes from a channel.
     func treatment(of channel: any Channel) -> Treatment {
         switch core.fault {
         case .noAnswers where channel === client: return .pass(after: .zero)
@@ -64,7 +61,7 @@ final class FaultProxyLink {
         isClosed = true
         for channel in [client, server].compactMap({ $0 }) {
             if resetting, let socket = channel as? any SocketOptionProvider {
-                // SO_LINGER with a time of zero ends the connection by RST, even with unsent bytes.
+                // SO_LINGER with a time of zero ends the connection with RST, even if bytes are unsent.
                 socket.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenComplete { _ in channel.close(promise: nil) }
             } else {
                 channel.close(promise: nil)
@@ -73,7 +70,7 @@ final class FaultProxyLink {
     }
 }
 
-/// Passes the bytes of one side of a link to the other, in order, each after its delay.
+/// Passes the bytes of one side to the other, in order, each after its delay.
 private final class FaultProxyHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
@@ -112,7 +109,7 @@ private final class FaultProxyHandler: ChannelInboundHandler {
         guard case .pass(let delay) = link.treatment(of: context.channel) else { return }
         if waiting.isEmpty, delay == .zero { return pass(item, context.channel) }
         let now = context.eventLoop.now
-        // Never before earlier bytes, even if the delay has become shorter since.
+        // Bytes must not overtake earlier ones if the delay has become shorter.
         waiting.append((max(now + delay, waiting.last?.due ?? now), item))
         passWhatIsDue(context.channel)
     }

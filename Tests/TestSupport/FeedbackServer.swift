@@ -5,23 +5,20 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// A feedback service over TLS on 127.0.0.1 (`localhost`) that handles each connection with a test's script.
+/// A feedback service over TLS on 127.0.0.1 (`localhost`). A script of the test handles each connection.
 package final class FeedbackServer: LoopBound {
     /// Handles a connection after its TLS handshake, on the connection's event loop.
     package typealias Script = @Sendable (FeedbackPeer) -> Void
 
-    /// The port on 127.0.0.1.
     package let port: Int
     private let channel: any Channel
     private let connections: NIOLockedValueBox<[FeedbackPeer]>
 
-    /// Starts a server.
     /// - Parameters:
-    ///   - authority: the one of ``TestCertificates`` that must have issued the clients' certificates; `nil` if none
-    ///     are needed.
+    ///   - authority: the authority of ``TestCertificates`` whose clients are accepted; `nil` if clients need no certificate.
     ///   - port: 0 for a free one.
     ///   - setsUpTLS: `false` for a server that accepts connections and never sends anything.
-    ///   - sendBuffer: the maximum number of bytes that the system keeps for a client that does not read.
+    ///   - sendBuffer: the most bytes that the system keeps for a client that does not read.
     package static func start(
         authority: String? = "ca", port: Int = 0, setsUpTLS: Bool = true, sendBuffer: Int = 1 << 20,
         script: @escaping Script
@@ -49,16 +46,15 @@ package final class FeedbackServer: LoopBound {
         port = channel.port
     }
 
-    /// All connections so far, with TLS or without.
+    /// All connections so far, also those without TLS.
     package var peers: [FeedbackPeer] { connections.withLockedValue { $0 } }
 
-    /// Stops the server, and closes all its connections.
     package func stop() async throws {
         try await channel.close()
         for peer in peers { peer.close() }
     }
 
-    /// Returns a tuple in the format of the protocol.
+    /// Returns a record in the format of the protocol.
     /// - Parameter token: hex digits, two per byte.
     package static func tuple(_ seconds: UInt32, _ token: String) -> [UInt8] {
         let digits = Array(token.utf8)
@@ -73,7 +69,7 @@ package final class FeedbackServer: LoopBound {
     }
 }
 
-/// A client's connection to a ``FeedbackServer``. Can be used from any thread.
+/// A client's connection to a ``FeedbackServer``. Any thread can use it.
 package final class FeedbackPeer: LoopBound {
     private let channel: any Channel
     private let below: NIOLoopBound<ChannelHandlerContext>
@@ -85,12 +81,10 @@ package final class FeedbackPeer: LoopBound {
         channel.closeFuture.whenComplete { [counts] _ in counts.withLockedValue { $0.isClosed = true } }
     }
 
-    /// True if TLS was set up, and the client's certificate was accepted.
+    /// True once TLS is set up and the client's certificate is accepted.
     package var isConnected: Bool { counts.withLockedValue { $0.isConnected } }
-    /// The number of bytes that were passed to the system, which does not accept all bytes for a client that does not
-    /// read.
+    /// The number of bytes that the system has accepted. It does not accept all bytes for a client that does not read.
     package var sentBytes: Int { counts.withLockedValue { $0.sent } }
-    /// True if the connection has ended.
     package var isClosed: Bool { counts.withLockedValue { $0.isClosed } }
 
     func connected() { counts.withLockedValue { $0.isConnected = true } }
@@ -103,22 +97,21 @@ package final class FeedbackPeer: LoopBound {
         }
     }
 
-    /// Closes with close_notify.
+    /// Closes the connection with TLS' close_notify.
     package func close() { channel.close(promise: nil) }
 
-    /// Closes without close_notify after everything is sent, as the real servers did.
+    /// Sends everything, and closes the connection without TLS' close_notify, as Apple's servers did.
     package func hangUp() {
-        // Closing immediately would drop the bytes that the system has not accepted yet.
+        // An immediate close would drop the bytes that the system has not accepted yet.
         channel.writeAndFlush(ByteBuffer()).whenComplete { _ in self.below.value.close(promise: nil) }
     }
 
-    /// Resets the connection.
     package func reset() {
         guard let options = channel as? any SocketOptionProvider else { preconditionFailure("no socket") }
         options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenSuccess { self.below.value.close(promise: nil) }
     }
 
-    /// Calls a function after some time, on the connection's event loop.
+    /// Calls a function on the connection's event loop after some time.
     package func after(_ time: TimeAmount, _ body: @escaping @Sendable (FeedbackPeer) -> Void) {
         channel.eventLoop.scheduleTask(in: time) { body(self) }
     }

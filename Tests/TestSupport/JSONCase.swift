@@ -1,10 +1,8 @@
-/// Texts that are JSON and texts that are not, derived from the grammar of RFC 8259 section by section.
+/// A text that is JSON or is not, from the grammar of RFC 8259, section by section.
 ///
-/// The names follow the convention of parsing suites: `y_` must be accepted, `n_` must be refused.
+/// The names are like those of other suites for parsers: a parser must accept `y_`, and must refuse `n_`.
 package struct JSONCase: Sendable {
-    /// The name; it begins with `y_` or `n_`.
     package let name: String
-    /// The document.
     package let bytes: [UInt8]
 
     init(_ name: String, _ text: String) {
@@ -16,17 +14,15 @@ package struct JSONCase: Sendable {
         self.bytes = bytes
     }
 
-    /// Raw bytes between the quotes of a string in an array.
+    /// - Parameter bytes: the bytes between the quotes of a string, which is in an array.
     init(_ name: String, string bytes: [UInt8]) {
         self.init(name, Array(#"[""#.utf8) + bytes + Array(#""]"#.utf8))
     }
 
-    /// True for valid JSON.
     package var isGood: Bool { name.hasPrefix("y_") }
 }
 
 extension JSONCase {
-    /// All cases.
     package static let all = structure + objects + arrays + numbers + literals + strings + utf8
 
     static let structure: [JSONCase] = [

@@ -2,9 +2,9 @@ import Foundation
 import NIOCore
 import NIOPosix
 
-/// Listens on this machine, on the event loops that all tests share.
+/// Listens with the event loops that all tests share.
 /// - Parameters:
-///   - port: 0 to choose a free one.
+///   - port: 0 for a free one.
 ///   - setUp: adds the handlers of an accepted connection.
 package func listen(
     host: String = "127.0.0.1", port: Int = 0, _ tune: (ServerBootstrap) -> ServerBootstrap = { $0 },
@@ -17,15 +17,14 @@ package func listen(
         .bind(host: host, port: port).get()
 }
 
-/// A TCP socket that is bound to a port of 127.0.0.1 and does not listen: connections to the port are refused, and no other
-/// process can use it.
+/// A TCP socket with a port of 127.0.0.1 that does not listen. Connections to the port are refused, and no other process can use it.
 struct BoundPort {
     let descriptor: Int32
     let port: Int
 
     /// - Parameters:
-    ///   - port: 0 to choose a free one.
-    ///   - isShared: true for a port at which this process can also listen.
+    ///   - port: 0 for a free one.
+    ///   - isShared: true if this process may also listen at the port.
     /// - Returns: `nil` if the port is in use.
     init?(_ port: Int = 0, isShared: Bool = false) {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
@@ -51,6 +50,6 @@ struct BoundPort {
 }
 
 extension Channel {
-    /// The port that is listened on.
+    /// The port of a channel that listens.
     package var port: Int { localAddress?.port ?? 0 }
 }

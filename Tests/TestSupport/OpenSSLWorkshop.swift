@@ -1,12 +1,9 @@
 import Foundation
 
-/// A directory in which the `openssl` program makes keys, certificates and PKCS#12 files for a test. It is removed with
-/// the object.
+/// A directory in which the program `openssl` makes keys, certificates and PKCS#12 files. It is removed with the object.
 package final class OpenSSLWorkshop: Sendable {
-    /// The directory; the names below are relative to it.
     package let directory: URL
 
-    /// Makes the directory.
     package init() throws {
         directory = FileManager.default.temporaryDirectory.appending(path: "openssl-workshop-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -31,26 +28,23 @@ package final class OpenSSLWorkshop: Sendable {
         return process.output
     }
 
-    /// Returns the path of one of its files.
     package func path(_ name: String) -> String { directory.appending(path: name).path }
 
-    /// Reads one of its files.
     package func read(_ name: String) throws -> [UInt8] { [UInt8](try Data(contentsOf: URL(filePath: path(name)))) }
 
-    /// Writes one of its files.
     package func write(_ bytes: some Sequence<UInt8>, to name: String) throws {
         try Data(bytes).write(to: URL(filePath: path(name)), options: .atomic)
     }
 
-    /// Makes a P-256 key in PKCS#8 PEM.
+    /// Makes a P-256 key: PKCS#8 in PEM.
     package func key(_ name: String) throws {
         try openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", name)
     }
 
-    /// Makes a client certificate NAME.pem and its key NAME-key.pem, issued by the test certificates' authority.
+    /// Makes a client certificate NAME.pem, which the authority of the test certificates issues, and its key NAME-key.pem.
     /// - Parameters:
     ///   - subject: such as `/UID=com.example.app/CN=Apple Push Services: com.example.app`.
-    ///   - extensions: further lines of an extension file, sections included.
+    ///   - extensions: further lines of openssl's extension file. They may begin sections.
     package func certificate(_ name: String, subject: String, extensions: [String] = []) throws {
         try key("\(name)-key.pem")
         try openssl("req", "-new", "-key", "\(name)-key.pem", "-subj", subject, "-out", "\(name).csr")

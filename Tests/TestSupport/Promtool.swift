@@ -1,8 +1,8 @@
 import Foundation
 
-/// Prometheus' tool that checks metrics.
+/// Prometheus' program `promtool`.
 package enum Promtool {
-    /// - Returns: its output; empty if there are no findings.
+    /// - Returns: what it finds wrong in a page of metrics; empty if nothing is.
     package static func check(_ page: String) async throws -> String {
         let file = FileManager.default.temporaryDirectory.appending(path: "metrics-\(UUID().uuidString).txt")
         try page.write(to: file, atomically: true, encoding: .utf8)

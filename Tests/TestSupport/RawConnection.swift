@@ -1,17 +1,16 @@
 import Foundation
 
-/// A TCP connection to a port of 127.0.0.1, byte by byte, for clients that break the rules.
+/// A TCP connection to a port of 127.0.0.1, for clients that send and read any bytes.
 package final class RawConnection {
     private let descriptor: Int32
-    /// All bytes that have arrived so far, as text.
+    /// The bytes that ``read()`` has read so far, as text.
     package private(set) var received = ""
-    /// True once the peer has closed its side.
+    /// True once ``read()`` has seen that the peer sends nothing more.
     package private(set) var isClosed = false
-    /// True once the peer no longer reads: sent bytes were answered with a reset.
+    /// True once the peer has answered sent bytes with a reset, because it no longer reads.
     package private(set) var isReset = false
 
-    /// Connects.
-    /// - Throws: ``ChildProcess/Failure`` with the system's reason.
+    /// - Throws: ``ChildProcess/Failure`` with the system's reason if it can't connect.
     package init(port: Int) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw Self.failure("no socket") }
@@ -34,7 +33,6 @@ package final class RawConnection {
 
     deinit { close(descriptor) }
 
-    /// An answer to an HTTP request.
     package struct Answer: Sendable {
         package let status: Int
         /// The status line and the header.
@@ -42,14 +40,14 @@ package final class RawConnection {
         package let body: String
     }
 
-    /// Sends an HTTP request. With another client, tests would start thousands of processes.
+    /// Sends an HTTP request. A program such as `curl` would cost a process for each of thousands of requests.
     /// - Throws: ``ChildProcess/Failure`` if no whole answer comes in time.
     package static func request(
         _ path: String, port: Int, method: String = "GET", headers: [String] = [], body: String = "",
         within limit: Duration = .seconds(30)
     ) async throws -> Answer {
         let connection = try RawConnection(port: port)
-        // With HTTP/1.0 the connection ends with the answer.
+        // In HTTP/1.0, the end of the connection is the end of the answer.
         let head =
             ["\(method) \(path) HTTP/1.0", "Host: 127.0.0.1:\(port)", "Content-Length: \(body.utf8.count)"] + headers
         var rest = Array((head.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8)[...]
@@ -69,8 +67,8 @@ package final class RawConnection {
         ChildProcess.Failure(description: "\(what): \(String(cString: strerror(errno)))")
     }
 
-    /// Sends as much as the kernel accepts now.
-    /// - Returns: the number of bytes; 0 as well if the peer has closed.
+    /// Sends as many bytes as the kernel accepts now.
+    /// - Returns: the number of bytes; also 0 if the peer has closed.
     @discardableResult
     package func send(_ text: String) -> Int { send(Array(text.utf8)[...]) }
 
@@ -80,10 +78,9 @@ package final class RawConnection {
         return max(0, count)
     }
 
-    /// Sends nothing more, and continues reading.
+    /// Ends the sent bytes. Bytes of the peer can still be read.
     package func closeOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
 
-    /// Reads the bytes that have arrived.
     package func read() {
         var chunk = [UInt8](repeating: 0, count: 65_536)
         while !isClosed {
@@ -100,7 +97,8 @@ package final class RawConnection {
         }
     }
 
-    /// Returns true if the peer sends nothing more; reads the bytes that arrived before.
+    /// Reads the bytes that have arrived.
+    /// - Returns: true if the peer sends nothing more.
     package func hasEnded() -> Bool {
         read()
         return isClosed

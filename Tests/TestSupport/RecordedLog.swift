@@ -1,7 +1,6 @@
 import Logging
 import NIOConcurrencyHelpers
 
-/// The logged lines.
 package final class RecordedLog: Sendable {
     package struct Line {
         package let level: Logger.Level
@@ -23,7 +22,6 @@ package final class RecordedLog: Sendable {
 
     package func lines(of event: String) -> [Line] { lines.filter { $0.event == event } }
 
-    /// The events of the lines that have one.
     package var events: [String] { lines.map(\.event).filter { !$0.isEmpty } }
 
     package func logger(at level: Logger.Level = .info) -> Logger {

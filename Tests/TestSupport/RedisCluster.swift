@@ -2,18 +2,17 @@ import Foundation
 
 /// A private Redis Cluster on 127.0.0.1.
 package final class RedisCluster: Sendable {
-    /// The masters that the Cluster began with, then the replicas: the first replica is the first master's, and so on.
+    /// The masters with which the Cluster began, and after them the replicas: the first is that of the first master, and so on.
     package let nodes: [RedisServer]
 
     private let tls: Bool
 
-    /// Starts a Cluster with the slots spread evenly, and waits until all nodes serve.
-    ///
+    /// Starts a Cluster with evenly spread slots, and waits until all nodes serve.
     /// - Parameters:
     ///   - replicas: the number of replicas of each master.
-    ///   - nodeTimeout: the milliseconds without an answer after which a node counts as dead.
+    ///   - nodeTimeout: a node is considered dead after this many milliseconds without an answer.
     ///   - arguments: options in addition to those of ``RedisServer``.
-    ///   - tls: true if all connections, including those of ``url``, use TLS.
+    ///   - tls: true if all connections use TLS, also those with ``url``.
     package init(
         masters: Int = 3, replicas: Int = 0, nodeTimeout: Int = 1000, arguments: [String] = [], password: String? = nil,
         tls: Bool = false
@@ -63,8 +62,7 @@ package final class RedisCluster: Sendable {
         try living().run("CLUSTER", "KEYSLOT", key).number ?? -1
     }
 
-    /// Returns the node that owns a slot, according to another node.
-    /// - Parameter witness: the node to ask; `nil` for any living node.
+    /// - Parameter witness: the node that is asked for the slot's owner; `nil` for any living node.
     package func owner(ofSlot slot: Int, by witness: RedisServer? = nil) throws -> RedisServer {
         let ranges = try (witness ?? living()).run("CLUSTER", "SLOTS").elements ?? []
         for range in ranges.compactMap(\.elements) where range.count > 2 {
@@ -77,10 +75,10 @@ package final class RedisCluster: Sendable {
         throw RedisServer.Failure(description: "nobody owns slot \(slot)")
     }
 
-    /// Begins to move a slot: from now on, keys that its owner does not have are requested from the other node.
+    /// Begins to move a slot. From now on, the old owner sends clients to the new one for each key that the old owner does not have.
     package func beginMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
-        // A node that imports a slot ignores news about its owner. After a broken move and a failover of the source, it
-        // would consider the slot unassigned and refuse all keys.
+        // First the new node must consider the old one the owner. A node that imports a slot ignores news about the slot's owner. After a
+        // broken move and a failover of the old node, it would consider the slot unassigned, and refuse all keys.
         try expectOK(try new.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier(of: old)), "SETSLOT NODE")
         try expectOK(
             try new.run("CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", identifier(of: old)), "SETSLOT IMPORTING")
@@ -88,15 +86,14 @@ package final class RedisCluster: Sendable {
             try old.run("CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", identifier(of: new)), "SETSLOT MIGRATING")
     }
 
-    /// Moves the keys of a slot that is being moved. If both nodes have a key after a broken move, the owner's value
-    /// wins.
+    /// Moves the keys of a slot during its move. If both nodes have a key after a broken move, the old owner's value wins.
     package func migrateKeys(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         while let keys = try old.run("CLUSTER", "GETKEYSINSLOT", "\(slot)", "100").elements, !keys.isEmpty {
             for key in keys.compactMap(\.text) {
                 var command = ["MIGRATE", "127.0.0.1", "\(new.port(tls: tls))", key, "0", "5000", "REPLACE"]
                 if let password = new.password { command += ["AUTH", password] }
                 let answer = try old.connect().run(command.map { Array($0.utf8) })
-                // NOKEY: a list was emptied in the meantime.
+                // NOKEY: meanwhile a worker has taken the last job of a list.
                 guard answer == .status("OK") || answer == .status("NOKEY") else {
                     throw RedisServer.Failure(description: "MIGRATE: \(answer)")
                 }
@@ -104,20 +101,18 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// Ends the move of a slot.
     package func finishMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         let identifier = try identifier(of: new)
-        // The new owner first: if the old one were first, and the new one then failed, the slot would have no owner.
+        // The new owner is first. Otherwise, if it failed after the old one's command, the slot would have no owner.
         for node in [new, old] + nodes.filter({ $0 !== new && $0 !== old && $0.processIdentifier != nil }) {
             let answer = try node.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier)
-            // Replicas learn it from their masters, and refuse the command: "only with masters".
+            // Replicas refuse the command ("only with masters"), and learn the owner from their masters.
             if answer != .status("OK"), answer.text?.contains("masters") != true {
                 throw RedisServer.Failure(description: "SETSLOT NODE: \(answer)")
             }
         }
     }
 
-    /// Moves a slot with all its keys.
     package func migrate(slot: Int, from old: RedisServer, to new: RedisServer) throws {
         try beginMigration(ofSlot: slot, from: old, to: new)
         try migrateKeys(ofSlot: slot, from: old, to: new)

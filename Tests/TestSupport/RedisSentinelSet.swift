@@ -1,36 +1,35 @@
 import Foundation
 
-/// A master, its replicas, and the Sentinels that watch over them: all private, on 127.0.0.1.
+/// A master, its replicas and their Sentinels, all private, on 127.0.0.1.
 package final class RedisSentinelSet: Sendable {
-    /// The master that the set began with, then its replicas.
+    /// The first master, and after it the first replicas.
     package let servers: [RedisServer]
     package let sentinels: [RedisServer]
-    /// The master's name in the Sentinels.
+    /// The name by which Sentinels know the master.
     package let name: String
 
     private let tls: Bool
 
-    /// Starts a set and waits until the replicas are in step and every Sentinel knows of all.
-    ///
+    /// Starts all servers, and waits until the replicas are in step and each Sentinel knows all others.
     /// - Parameters:
-    ///   - downAfter: the milliseconds without an answer after which a Sentinel considers a server down. If it is much
-    ///     shorter, a new master counts as down before its first request.
-    ///   - arguments: options of the master and the replicas in addition to those of ``RedisServer``.
+    ///   - downAfter: a Sentinel considers a server down after this many milliseconds without an answer. With much less, a new master is
+    ///     considered down before its first answer.
+    ///   - arguments: options of the master and the replicas, in addition to those of ``RedisServer``.
     ///   - password: the password of the master and the replicas.
     ///   - sentinelPassword: the password of the Sentinels.
-    ///   - tls: true if all connections, including those of ``url``, use TLS.
+    ///   - tls: true if all connections use TLS, also those with ``url``.
     package init(
         replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 1500,
         arguments: [String] = [], password: String? = nil, sentinelPassword: String? = nil, tls: Bool = false
     ) async throws {
         self.name = name
         self.tls = tls
-        // Without the default delay, a replica that gets another master is in step at once.
+        // With a delay of 0, a replica with a new master is in step at once.
         var arguments = arguments + ["--repl-diskless-sync-delay", "0"]
         if let password { arguments += ["--masterauth", password] }
         if tls { arguments += ["--tls-replication", "yes"] }
         let servers = try (0...replicas).map { _ in
-            // Sentinel makes a server store its role in the file, so that it restarts in that role.
+            // A server needs a file (`file`) because Sentinel makes it store its role there. It restarts in that role.
             try RedisServer(arguments: arguments, password: password, file: [], tls: tls)
         }
         for replica in servers.dropFirst() { try replica.run("REPLICAOF", "127.0.0.1", "\(servers[0].port(tls: tls))") }
@@ -58,7 +57,7 @@ package final class RedisSentinelSet: Sendable {
         return "\(tls ? "rediss" : "redis")+sentinel://\(login)\(places)/?master=\(name)\(password)"
     }
 
-    /// Returns the server that the first living Sentinel names as the master.
+    /// Returns the master, according to the first living Sentinel.
     package func master() throws -> RedisServer {
         for sentinel in sentinels where sentinel.processIdentifier != nil {
             let place = try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
@@ -70,11 +69,11 @@ package final class RedisSentinelSet: Sendable {
         throw RedisServer.Failure(description: "no Sentinel knows the master")
     }
 
-    /// Makes a replica the master in a graceful failover, and waits until all Sentinels know.
+    /// Lets the Sentinels make a replica the master, and waits until all of them know it.
     package func failOver() async throws {
         let old = try master()
-        // Right after another failover, a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may
-        // also begin, and abandon the failover silently.
+        // For a while after a failover, a Sentinel refuses the next one (INPROG, NOGOODSLAVE). On a slow machine it may also begin one,
+        // and abandon it silently.
         try await eventually("the Sentinels fail over", orderingEvery: .seconds(15)) {
             try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
         } until: {
@@ -82,12 +81,12 @@ package final class RedisSentinelSet: Sendable {
         }
     }
 
-    /// Waits until every living Sentinel names another master, and that server is a master.
+    /// Waits until all living Sentinels name another server, which is a master.
     package func waitForNewMaster(after old: RedisServer) async throws {
         try await eventually("the Sentinels name a new master") { try self.isNamed(otherThan: old) }
     }
 
-    /// Returns true if all living Sentinels name the same other server, and its role is master.
+    /// Returns true if all living Sentinels name the same other server, and it is a master.
     private func isNamed(otherThan old: RedisServer) throws -> Bool {
         let ports = try sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
             try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name).elements?.last?.number

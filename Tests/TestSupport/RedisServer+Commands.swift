@@ -1,7 +1,7 @@
 import CHiredis
 import Foundation
 
-/// A reply in a form that tests can compare.
+/// A reply that tests can compare.
 package indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
     case string(String)
     /// A string that is not UTF-8.
@@ -16,7 +16,6 @@ package indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLitera
     package init(stringLiteral value: String) { self = .string(value) }
     package init(integerLiteral value: Int) { self = .integer(value) }
 
-    /// The text of a string, status or error.
     package var text: String? {
         switch self {
         case .string(let text), .status(let text), .error(let text): text
@@ -24,7 +23,7 @@ package indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLitera
         }
     }
 
-    /// The number, also of a string of digits.
+    /// The value of an integer, or of a string of digits.
     package var number: Int? {
         if case .integer(let number) = self { return number }
         return text.flatMap { Int($0) }
@@ -35,7 +34,6 @@ package indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLitera
         return nil
     }
 
-    /// The value of a reply that hiredis built.
     package init(_ reply: redisReply) {
         let bytes = UnsafeRawBufferPointer(start: reply.str, count: reply.str == nil ? 0 : Int(reply.len))
         switch reply.type {
@@ -51,12 +49,11 @@ package indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLitera
     }
 }
 
-/// A blocking connection with hiredis' own client: another implementation than the one under test.
+/// A blocking connection of hiredis' own client, which is not the code that is tested.
 package final class RedisTestConnection {
     private let context: UnsafeMutablePointer<redisContext>
 
-    /// Connects.
-    /// - Parameter timeout: the limit in seconds on this and on every command.
+    /// - Parameter timeout: the limit for the connection, and for each command, in seconds.
     package init(port: Int, password: String? = nil, timeout: Double = 60) throws {
         let limit = timeval(tv_sec: Int(timeout), tv_usec: Int(timeout.truncatingRemainder(dividingBy: 1) * 1e6))
         guard let context = redisConnectWithTimeout("127.0.0.1", Int32(port), limit) else {
@@ -70,13 +67,13 @@ package final class RedisTestConnection {
 
     deinit { redisFree(context) }
 
-    /// Runs a command; an error of Redis is a value.
+    /// Runs a command. If Redis answers with an error, that is the returned value.
     @discardableResult
     package func run(_ command: String...) throws -> RedisValue {
         try run(command.map { Array($0.utf8) })
     }
 
-    /// Runs a command of any bytes; an error of Redis is a value.
+    /// Runs a command of any bytes. If Redis answers with an error, that is the returned value.
     @discardableResult
     package func run(_ command: [[UInt8]]) throws -> RedisValue {
         let lengths = command.map(\.count)
@@ -92,7 +89,7 @@ package final class RedisTestConnection {
         return RedisValue(reply.assumingMemoryBound(to: redisReply.self).pointee)
     }
 
-    /// Returns all that a key has: the string, or the elements, of a sorted set and of a hash in pairs.
+    /// Returns the contents of a key: its string, or its elements. Those of a sorted set and of a hash are pairs.
     package func value(of key: String) throws -> RedisValue {
         switch try run("TYPE", key).text {
         case "list": try run("LRANGE", key, "0", "-1")
@@ -104,8 +101,8 @@ package final class RedisTestConnection {
         }
     }
 
-    /// Returns the number of calls of each command, such as `client|setname`, since the server's statistics were reset,
-    /// including those in scripts.
+    /// Returns the number of calls of each command, also in scripts, such as `client|setname`. Counts from the server's last CONFIG
+    /// RESETSTAT.
     package func calls() throws -> [String: Int] {
         guard let statistics = try run("INFO", "commandstats").text else {
             throw RedisServer.Failure(description: "redis-server did not return its statistics")
@@ -126,13 +123,13 @@ extension RedisServer {
         try RedisTestConnection(port: port, password: password)
     }
 
-    /// Runs one command over a new connection; an error of Redis is a value.
+    /// Runs a command with a new connection. If Redis answers with an error, that is the returned value.
     @discardableResult
     package func run(_ command: String...) throws -> RedisValue {
         try connect().run(command.map { Array($0.utf8) })
     }
 
-    /// Makes a node the owner of slots of its Cluster, by default of all.
+    /// Gives a node slots of its Cluster, by default all.
     package func addSlots(_ slots: Range<Int> = 0..<16384) throws {
         // Before Redis 7 there is no CLUSTER ADDSLOTSRANGE.
         let command = ["CLUSTER", "ADDSLOTS"] + slots.map(String.init)
@@ -140,10 +137,9 @@ extension RedisServer {
         guard answer == .status("OK") else { throw Failure(description: "CLUSTER ADDSLOTS: \(answer)") }
     }
 
-    /// Returns the number of calls of each command; see ``RedisTestConnection/calls()``.
     package func calls() throws -> [String: Int] { try connect().calls() }
 
-    /// Returns the number of script executions since the server's statistics were reset.
+    /// Returns how many scripts were run since the server's last CONFIG RESETSTAT.
     package func scriptCalls() throws -> Int {
         let calls = try calls()
         return calls["eval", default: 0] + calls["evalsha", default: 0]

@@ -1,42 +1,38 @@
 import Foundation
 import Synchronization
 
-/// A private `redis-server` on 127.0.0.1 with its own port and directory, by default without any data on disk.
+/// A private `redis-server` on 127.0.0.1 with its own port and directory. By default it writes no data to disk.
 ///
-/// If `APNS_WORKER_TEST_REDIS_SERVER` is set, it is that program: another version of Redis, or Valkey. Sentinels are the
-/// same program.
+/// `APNS_WORKER_TEST_REDIS_SERVER` can name another program: another version of Redis, or Valkey. Sentinels use it, too.
 ///
-/// It ends with `stop`, with the object, or at the latest with the test process, even if that is killed.
+/// The server ends with `stop`, with this object, or at the latest with the test process, even if that is killed.
 package final class RedisServer: Sendable {
-    /// The reason why there is no server.
+    /// Why the server did not start.
     package struct Failure: Error, CustomStringConvertible {
-        /// The error, with the end of the server's log if there is one.
+        /// The problem, with the end of the server's log if there is one.
         package let description: String
     }
 
-    /// True if the program is built with TLS, unless `APNS_WORKER_TEST_REDIS_HAS_TLS` is `no`.
+    /// True unless `APNS_WORKER_TEST_REDIS_HAS_TLS` is `no`, for a program that was built without TLS.
     package static let hasTLS = ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_HAS_TLS"] != "no"
 
     private let program: ServerProgram
     private let running: Mutex<ChildProcess?>
 
-    /// Starts a server and waits until it answers PING.
-    ///
+    /// Starts a server, and waits until it answers PING.
     /// - Parameters:
     ///   - arguments: options in addition to `--save "" --appendonly no`, such as `["--appendonly", "yes"]`.
     ///   - password: sets `requirepass`.
-    ///   - file: lines for a configuration file that the server may write to; Sentinels must have one.
-    ///   - tls: true for a second port with TLS, with the `server` of ``TestCertificates``; clients need
-    ///     no certificate.
+    ///   - file: the lines of a configuration file, to which the server may write. Sentinels need one.
+    ///   - tls: true for a second port with TLS and the certificate `server` of ``TestCertificates``. Clients need no certificate.
     ///   - cluster: true for a node of a Cluster.
     ///   - environment: further variables of the process.
-    ///   - findPort: returns a port to try. If another process has taken it by the time the server starts, the next one
-    ///     is tried.
+    ///   - findPort: returns a port to try. If another process takes the port before the server does, the next one is tried.
     package init(
         arguments: [String] = [], password: String? = nil, file: [String]? = nil, tls: Bool = false,
         cluster: Bool = false, environment: [String: String] = [:], findPort: (() throws -> Int)? = nil
     ) throws {
-        // The helper connections below write to sockets that the server may have closed.
+        // The connections below may write to a socket that the server has closed.
         _ = signal(SIGPIPE, SIG_IGN)
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("redis-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -68,13 +64,9 @@ package final class RedisServer: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// The port on 127.0.0.1.
     package var port: Int { program.port }
-    /// The password of the default user, if any.
     package var password: String? { program.password }
-    /// The port on 127.0.0.1 for TLS, if it has one.
     package var tlsPort: Int? { program.tlsPort }
-    /// The server's working directory.
     package var directory: URL { program.directory }
 
     /// `redis://127.0.0.1:port`, with the password if there is one.
@@ -85,10 +77,10 @@ package final class RedisServer: Sendable {
     /// Returns the port for clients with or without TLS.
     func port(tls: Bool) -> Int { tls ? tlsPort ?? port : port }
 
-    /// The server's process id, while it runs.
+    /// The id of the process; `nil` while the server does not run.
     package var processIdentifier: Int32? { running.withLock { $0?.processIdentifier } }
 
-    /// Starts the server again after `stop` or `kill`, with the same port and directory.
+    /// Starts the server again after `stop` or `kill`, with its port and directory.
     package func start() throws {
         guard processIdentifier == nil else { return }
         let deadline = ContinuousClock.now + .seconds(180)
@@ -101,29 +93,29 @@ package final class RedisServer: Sendable {
         }
     }
 
-    /// Stops the server gracefully, and waits for its end.
+    /// Stops the server with SIGTERM, and waits for its end.
     package func stop() {
         resume()
         running.withLock { $0 }?.send(SIGTERM)
         end(afterGrace: .seconds(180))
     }
 
-    /// Kills the server, as a crash would, and waits for its end.
+    /// Kills the server with SIGKILL, and waits for its end.
     package func kill() {
         end(afterGrace: .zero)
     }
 
-    /// Stops the server gracefully, and starts it again with the same port and directory.
+    /// Stops the server with SIGTERM, and starts it again with its port and directory.
     package func restart() throws {
         stop()
         try start()
     }
 
-    /// Stops the server with SIGSTOP, and waits until it has stopped: connections stay open, but nothing is answered.
+    /// Stops the server with SIGSTOP, and waits until it stands still. Connections stay open, but get no answers.
     package func pause() {
         guard let processIdentifier else { return }
         _ = Foundation.kill(processIdentifier, SIGSTOP)
-        // The main thread's state; it executes all commands.
+        // The file has the state of the main thread, which executes all commands.
         let state = "/proc/\(processIdentifier)/stat"
         let deadline = ContinuousClock.now + .seconds(180)
         while (try? String(contentsOfFile: state, encoding: .utf8))?.contains(") T ") == false,
@@ -151,8 +143,7 @@ package final class RedisServer: Sendable {
         ended.kill()
     }
 
-    /// Returns a port on 127.0.0.1 at which connections are refused until the process ends: no other process can take
-    /// it, as it could take one that is only free.
+    /// Returns a port on 127.0.0.1 that refuses connections until this process ends. Unlike a free port, no other process can take it.
     package static func refusedPort() throws -> Int {
         guard let bound = BoundPort() else { throw Failure(description: "no port on 127.0.0.1 can be reserved") }
         return bound.port
@@ -160,8 +151,7 @@ package final class RedisServer: Sendable {
 
     /// Returns a port on 127.0.0.1 that was free a moment ago.
     ///
-    /// It is below those that the system gives to clients, so that a server that is started again finds none of them in
-    /// its place.
+    /// The system gives clients higher ports. Therefore none of them has taken this port when a server starts again.
     package static func freePort() throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: 10_000..<32_000)
@@ -170,8 +160,8 @@ package final class RedisServer: Sendable {
         throw Failure(description: "no free port on 127.0.0.1 from 10000 to 31999")
     }
 
-    /// Returns a port that is free together with the one 10,000 above, where the nodes of a Cluster talk to each other:
-    /// this distance can be changed only from Redis 7 on.
+    /// Returns a free port. The port higher by 10,000 is free, too: there the nodes of a Cluster talk to each other, and only Redis 7 or
+    /// later can use another one.
     private static func freePortOfNode() throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: 10_000..<22_000)
@@ -182,7 +172,7 @@ package final class RedisServer: Sendable {
 
     private static let claimed = Mutex<Set<Int>>([])
 
-    /// Reserves free ports for this process, so that a server that is stopped keeps its own.
+    /// Reserves free ports for this process, so that a stopped server keeps its port.
     private static func claim(_ ports: [Int]) -> Bool {
         guard ports.allSatisfy(isFree) else { return false }
         return claimed.withLock { claimed in
@@ -199,7 +189,7 @@ package final class RedisServer: Sendable {
     }
 }
 
-/// A `redis-server` with its arguments, to be started once or again.
+/// A `redis-server` and its arguments. It can be started several times.
 private struct ServerProgram {
     let port: Int
     let tlsPort: Int?
@@ -209,8 +199,7 @@ private struct ServerProgram {
     let arguments: [String]
     let environment: [String: String]
 
-    /// Starts the server and waits until it answers.
-    /// - Returns: `nil` if another process has one of its ports.
+    /// - Returns: the server once it answers; `nil` if another process has one of its ports.
     func start() throws -> ChildProcess? {
         let name = ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_SERVER"] ?? "redis-server"
         let logged = log.utf8.count
@@ -237,13 +226,13 @@ private struct ServerProgram {
         (try? String(contentsOf: directory.appendingPathComponent("redis.log"), encoding: .utf8)) ?? ""
     }
 
-    /// Returns true if this server answers PING, and not another one that has its port.
+    /// Returns true if this server answers PING. Another server may have its port.
     private func answers(_ process: ChildProcess, log: () -> String) -> Bool {
         guard let connection = try? RedisTestConnection(port: port, password: password),
             let answer = try? connection.run("PING"), answer == .status("PONG"),
             let info = try? connection.run("INFO", "server").text
         else { return false }
-        // The program can be a script that starts the server: the process is then another one, but its log is the same.
+        // If the program is a script that starts the server, the process has another id, but the log is the same.
         return info.contains("process_id:\(process.processIdentifier)\r\n")
             || log().contains("eady to accept connections")
     }
@@ -265,7 +254,7 @@ private struct ServerProgram {
                 "--tls-cert-file", try TestCertificates.path("server.pem"),
                 "--tls-key-file", try TestCertificates.path("server-key.pem"),
                 "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
-                // Between the nodes of a Cluster, certificates of clients are required.
+                // The nodes of a Cluster need certificates as each other's clients.
                 "--tls-client-cert-file", try TestCertificates.path("client.pem"),
                 "--tls-client-key-file", try TestCertificates.path("client-key.pem"),
             ]

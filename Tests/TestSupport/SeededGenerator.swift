@@ -1,17 +1,15 @@
-/// Random numbers that are the same for the same seed (SplitMix64, by Sebastiano Vigna).
+/// Random numbers that depend only on the seed (SplitMix64 by Sebastiano Vigna).
 package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
-    /// Makes a generator from a seed.
     package init(seed: UInt64) { state = seed }
 
-    /// Returns the next number.
     package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         return Self.mixed(state)
     }
 
-    /// Returns a number that is the same for the same input, and does not reveal it.
+    /// Returns a number that depends only on the input, and does not reveal it.
     package static func mixed(_ input: UInt64) -> UInt64 {
         var value = input
         value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9

@@ -1,7 +1,6 @@
-/// Returns everything that printing shows of a value: its description, its debug description, and its dump.
-///
-/// - Throws: if it would read the state of an object that has no mirror of its own. Reflection reads that state on the
-///   calling thread, while another thread may change it.
+/// Returns the texts that printing a value can show: its description, its debug description, and its dump.
+/// - Throws: if an object in it has no mirror of its own. Reflection would read the object's state on this thread while another thread
+///   may change it.
 package func shownTexts(of value: Any) throws -> [String] {
     try refuseObjects(in: value)
     var dumped = ""

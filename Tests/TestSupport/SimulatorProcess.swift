@@ -1,32 +1,30 @@
 import Foundation
 
-/// `apns-simulator` as a separate process, which accepts only provider tokens of the test key.
+/// The program `apns-simulator`. It accepts only provider tokens of the test key.
 package final class SimulatorProcess: Sendable {
-    /// The simulator's account; its `--help` explains the members.
+    /// The simulator's account. The program's `--help` explains the members.
     package struct Account: Decodable, Sendable {
         package let requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops: Int
         package let resetsReceived, goAways, connections, protocolErrors, duplicates: Int
         package let distinctIDs, distinctTokens, broadcasts: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         package let answers: [String: Int]
-        /// The accepted notifications that arrived through the binary gateway.
+        /// The number of notifications that its binary gateway accepted.
         package let acceptedByGateway: Int
-        /// The binary gateway's account.
         package let gateway: Gateway
-        /// The feedback service's account.
         package let feedback: Feedback
         private let recordedByGatewayID: [String: Int]?
         private let recordedByToken: [String: Int]?
         private let recordedByChannel: [String: Int]?
 
-        /// The number of notifications that were accepted for each device token.
+        /// The number of accepted notifications by device token.
         package var acceptedByToken: [String: Int] { recordedByToken ?? [:] }
-        /// The number of broadcasts that were accepted on each channel.
+        /// The number of accepted broadcasts by channel.
         package var acceptedByChannel: [String: Int] { recordedByChannel ?? [:] }
 
-        /// The notifications that the gateway accepted, in order; known only at the end.
+        /// The notifications that the gateway accepted, in order; empty until the simulator has ended.
         package fileprivate(set) var gatewayAccepted: [GatewayRecord] = []
-        /// The number of times that a notification was accepted under each id of `--gateway-id-member`.
+        /// The number of accepted notifications by ID, which is the member of the payload that `--gateway-id-member` names.
         package var gatewayAcceptedByID: [String: Int] { recordedByGatewayID ?? [:] }
 
         private enum CodingKeys: String, CodingKey {
@@ -40,16 +38,14 @@ package final class SimulatorProcess: Sendable {
         }
     }
 
-    /// The account of its binary gateway.
     package struct Gateway: Decodable, Sendable {
-        /// Notifications by command, `0`, `1` or `2`.
+        /// The number of notifications by the protocol's command: `0`, `1` or `2`.
         package let frames: [String: Int]
-        /// Notifications refused, and error packets sent, by status, such as `8 InvalidToken`.
+        /// The numbers of refused notifications and of error packets by status, such as `8 InvalidToken`.
         package let refused, packets: [String: Int]
         package let accepted, dropped, duplicates, connections, refusedClients, resets: Int
     }
 
-    /// The account of its feedback service.
     package struct Feedback: Decodable, Sendable { package let connections, served, waiting: Int }
 
     /// A notification that its binary gateway accepted.
@@ -66,7 +62,7 @@ package final class SimulatorProcess: Sendable {
             let accepted: Bool
         }
 
-        /// Parses a line of the recording, with the payload's bytes as they are in it.
+        /// Parses a line of the recording. The payload keeps its bytes.
         fileprivate init(line: Substring) throws {
             let members = try JSONDecoder().decode(Line.self, from: Data(line.utf8))
             token = members.token ?? ""
@@ -80,11 +76,10 @@ package final class SimulatorProcess: Sendable {
         }
     }
 
-    /// The port on 127.0.0.1.
     package let port: Int
-    /// The port of the binary gateway; nil without one.
+    /// The port of the binary gateway; `nil` if it has none.
     package let gatewayPort: Int?
-    /// The port of the feedback service; nil without one.
+    /// The port of the feedback service; `nil` if it has none.
     package let feedbackPort: Int?
     package let controlPort: Int?
     package let process: ChildProcess
@@ -94,10 +89,10 @@ package final class SimulatorProcess: Sendable {
     /// Starts the simulator, and waits until it listens.
     /// - Parameters:
     ///   - rules: its `--rule`s.
-    ///   - certificate: the one of ``TestCertificates`` that it presents.
-    ///   - manyTokens: true to keep the tokens out of the account; ``forEachToken(_:)`` has them at the end.
-    ///   - gateway: the `--gateway-rule`s of a binary gateway that accepts the test authority's clients; nil for none.
-    ///   - feedback: the `--feedback-fault`s of a feedback service for the same clients; nil for none.
+    ///   - certificate: the certificate of ``TestCertificates`` that it presents.
+    ///   - manyTokens: true for an account without tokens. At the end, ``forEachToken(_:)`` has them.
+    ///   - gateway: the `--gateway-rule`s of its binary gateway, which accepts clients of the test authority; `nil` for no gateway.
+    ///   - feedback: the `--feedback-fault`s of its feedback service for the same clients; `nil` for no service.
     ///   - options: further arguments.
     package init(
         rules: [String] = [], certificate: String = "server", manyTokens: Bool = false, gateway: [String]? = nil,
@@ -113,7 +108,7 @@ package final class SimulatorProcess: Sendable {
         let record = manyTokens ? ["--token-counts", directory.appending(path: "tokens").path] : ["--record-tokens"]
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         var binary: [String] = []
-        // If the options have it, it would be there twice.
+        // An option must not be there twice.
         if gateway != nil || feedback != nil, !options.contains("--client-ca") {
             binary += ["--client-ca", try TestCertificates.path("ca.pem")]
         }
@@ -139,23 +134,21 @@ package final class SimulatorProcess: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Returns its current account.
     package func account() async throws -> Account { try await account(by: SIGUSR1) }
 
-    /// Sends a request to its control port, which the options must enable with `--control-port`.
-    /// - Throws: ``ChildProcess/Failure`` if it is refused.
+    /// Sends a request to its control port. The options must have `--control-port`.
+    /// - Throws: ``ChildProcess/Failure`` if the request is refused.
     package func control(_ method: String, _ path: String, _ body: String? = nil) async throws {
         guard let controlPort else { throw process.failure("has no control port") }
         let answer = try await RawConnection.request(path, port: controlPort, method: method, body: body ?? "")
         guard answer.status < 400 else { throw process.failure("\(method) \(path) is answered with \(answer)") }
     }
 
-    /// Stops it gracefully.
+    /// Stops the simulator with SIGTERM.
     /// - Returns: its final account.
     package func stop() async throws -> Account { try await account(by: SIGTERM) }
 
-    /// Calls a function with each token for which notifications were accepted, and their number; after ``stop()``, with
-    /// `manyTokens`.
+    /// Calls a function with each token and its number of accepted notifications. Needs `manyTokens`, and ``stop()`` before.
     package func forEachToken(_ body: (_ token: Substring, _ accepted: Int) throws -> Void) throws {
         let text = try String(contentsOf: directory.appending(path: "tokens"), encoding: .utf8)
         for line in text.split(separator: "\n") {
@@ -179,7 +172,7 @@ package final class SimulatorProcess: Sendable {
         return account
     }
 
-    /// Reads the notifications that the gateway accepted from the recording.
+    /// Reads the recording.
     private func gatewayAccepted() throws -> [GatewayRecord] {
         let record = directory.appending(path: "record")
         guard FileManager.default.fileExists(atPath: record.path) else { return [] }

@@ -1,16 +1,15 @@
 import Foundation
 
-/// A named pipe that is full, and whose reader has stalled.
+/// A named pipe whose reader reads nothing.
 package final class StalledPipe: Sendable {
     package let path: String
     private let descriptor: Int32
 
-    /// Makes a pipe.
     /// - Parameter isFull: false for a pipe that is still empty.
     package init(isFull: Bool = true) throws {
         path = FileManager.default.temporaryDirectory.appending(path: "pipe-\(UUID().uuidString)").path
         guard mkfifo(path, 0o600) == 0 else { throw ChildProcess.Failure(description: "mkfifo: \(errno)") }
-        // Both ends, so that a program can open it for writing.
+        // Opens both ends, so that a program can open the pipe for writing.
         descriptor = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
         guard descriptor >= 0 else { throw ChildProcess.Failure(description: "open: \(errno)") }
         guard isFull else { return }
@@ -24,7 +23,7 @@ package final class StalledPipe: Sendable {
         unlink(path)
     }
 
-    /// Returns the beginning of a command whose output goes into the pipe.
+    /// Returns the first words of a command whose output goes into the pipe.
     /// - Parameter output: 1 for its standard output, 2 for its standard error.
     package func command(_ output: Int) -> [String] { ["sh", "-c", "exec \"$@\" \(output)>\"$0\"", path] }
 }

@@ -1,20 +1,20 @@
 import COpenSSL
 import Foundation
 
-/// The details of an invalid token as Redis has them, read and written by a client other than the worker's.
+/// The details of an invalid token in Redis. Code that is not the worker's reads and writes them.
 package struct StoredInvalidToken: Equatable, Sendable {
-    /// The facts, which many tokens have in common.
+    /// Facts that many tokens have in common. Redis stores them once.
     package struct Facts: Codable, Equatable, Sendable {
         package var reason, topic, environment, source: String?
     }
 
-    /// The time since which it is invalid, in milliseconds since 1970.
+    /// When the token became invalid, in milliseconds since 1970.
     package var at: Int64
-    /// The day on which it was marked, in days since 1970.
+    /// When the token was marked, in days since 1970.
     package var day: Int
     package var facts: Facts
 
-    /// Details of a token that was marked today, unless the day is given.
+    /// - Parameter day: today if it is `nil`.
     package init(
         at: Int64, day: Int = Int(Date().timeIntervalSince1970) / 86_400, reason: String? = nil, topic: String? = nil,
         environment: String? = nil,
@@ -35,7 +35,7 @@ package struct StoredInvalidTokens {
         (self.connection, self.set) = (connection, set)
     }
 
-    /// The details of the members of all sets that have one mark, by token.
+    /// The details by token, of all sets with the same mark.
     package func details() throws -> [String: StoredInvalidToken] {
         var found: [String: StoredInvalidToken] = [:]
         let members = try ["", ":sandbox", ":other"].flatMap {
@@ -62,7 +62,7 @@ package struct StoredInvalidTokens {
         return found
     }
 
-    /// The number of details, also of tokens that are not in the set.
+    /// The number of tokens with details, also those that are not in the set.
     package func detailsCount() throws -> Int {
         try connection.run("KEYS", "\(set):details:*").elements?.compactMap(\.text).reduce(0) { sum, key in
             sum + (try connection.run("HLEN", key).number ?? 0)
@@ -76,7 +76,7 @@ package struct StoredInvalidTokens {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         let text = String(decoding: try encoder.encode(details.facts), as: UTF8.self)
-        // Any number is right that has no other facts.
+        // Any number without facts can be used.
         var number = 1
         while let other = try connection.run("HGET", "\(set):facts", "\(number)").text, other != text { number += 1 }
         try connection.run("HSET", "\(set):facts", "\(number)", text)

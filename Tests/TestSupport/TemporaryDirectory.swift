@@ -1,12 +1,11 @@
 import Foundation
 
-/// A folder that is removed with this object.
+/// A folder of a test. It is removed with this object.
 package final class TemporaryFolder: Sendable {
     package let url = FileManager.default.temporaryDirectory.appending(path: "apns-worker-tests-\(UUID().uuidString)")
     /// The path of a configuration.
     package var file: String { path("worker.yaml") }
 
-    /// - Parameter yaml: the configuration.
     package init(_ yaml: String? = nil) throws {
         try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
         if let yaml { try write(yaml) }
@@ -16,7 +15,7 @@ package final class TemporaryFolder: Sendable {
 
     package func path(_ name: String) -> String { url.appending(path: name).path }
 
-    /// Replaces a file in the way of editors and Kubernetes.
+    /// Writes another file and renames it, as editors and Kubernetes do.
     @discardableResult
     package func write(_ text: String, as name: String = "worker.yaml") throws -> String {
         try Data(text.utf8).write(to: url.appending(path: name), options: .atomic)
@@ -24,13 +23,13 @@ package final class TemporaryFolder: Sendable {
     }
 }
 
-/// Runs a body with a temporary directory, and removes the directory afterwards.
+/// Runs a body with a directory, and removes it afterwards.
 package func withTemporaryDirectory<Result>(_ body: (URL) throws -> Result) throws -> Result {
     let folder = try TemporaryFolder()
     return try withExtendedLifetime(folder) { try body(folder.url) }
 }
 
-/// Runs a body, and then a clean-up, even if the body throws.
+/// Runs a body, and then a clean-up, also if the body throws.
 package func running<Result>(
     _ body: () async throws -> Result, thenAlways cleanUp: () async throws -> Void
 ) async throws -> Result {

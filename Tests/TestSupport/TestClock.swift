@@ -1,13 +1,12 @@
 import Foundation
 import Synchronization
 
-/// The wall clock of a process, which can be set while the process runs. The monotonic clock stays as it is.
+/// The wall clock of a process. A test can set it while the process runs. The monotonic clock does not change.
 package final class TestClock: Sendable {
     private let library: String
     private let file = FileManager.default.temporaryDirectory.appending(path: "clock-\(UUID().uuidString)")
     private let offset = Mutex(Int64(0))
 
-    /// Makes a clock that is right.
     package init() throws {
         library = try Self.compiled.get()
         try set(by: 0)
@@ -30,7 +29,7 @@ package final class TestClock: Sendable {
         }
     }
 
-    /// The library that the process preloads; made on first use, and removed when this process exits.
+    /// The library that the process preloads. It is built on first use, and removed when this process exits.
     private static let compiled = Result<String, any Error> {
         atexit { unlink(TestClock.path) }
         let source = Repository.path("scripts/chaos.d/clock.c")

@@ -3,14 +3,14 @@ import NIOCore
 import NIOPosix
 import Sockets
 
-/// A proxy for CONNECT: it reads the head of a request, then opens the tunnel or sends the answer that a test wants.
+/// A proxy for CONNECT. It reads the head of a request, and opens the tunnel or sends an answer that the test chooses.
 package final class TestProxy: LoopBound {
     package enum Behaviour: Sendable {
-        /// Connects to the requested server.
+        /// Opens the tunnel.
         case connects
-        /// Connects, and sends its answer byte by byte.
+        /// Opens the tunnel, and sends its answer byte by byte.
         case connectsSlowly
-        /// Sends this text, and then closes if configured to.
+        /// Sends this text, and then may close the connection.
         case answers(String, closes: Bool)
         /// Accepts the connection and sends nothing.
         case staysSilent
@@ -39,7 +39,6 @@ package final class TestProxy: LoopBound {
 
     package func stop() async throws { try await channel.close() }
 
-    /// The client's side of a tunnel.
     private final class Side: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
         typealias OutboundOut = ByteBuffer
@@ -126,7 +125,6 @@ package final class TestProxy: LoopBound {
         func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
     }
 
-    /// The server's side of a tunnel.
     private final class Forwarding: ChannelInboundHandler, LoopBound {
         typealias InboundIn = ByteBuffer
         private let channel: any Channel
@@ -143,7 +141,6 @@ package final class TestProxy: LoopBound {
     }
 }
 
-/// Runs a body with a proxy, and stops the proxy afterwards.
 package func withProxy(
     _ behaviour: TestProxy.Behaviour, authorization: String? = nil, _ body: (TestProxy) async throws -> Void
 ) async throws {

@@ -4,15 +4,15 @@ import NIOCore
 import NIOPosix
 import Sockets
 
-/// A transport on an event loop, with a queue for notifications that exceed its capacity.
+/// A transport on an event loop, and a queue of the notifications that exceed its capacity.
 package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
-    /// The part that belongs to the event loop.
+    /// The part that only the event loop uses.
     package final class Core: TransportDelegate {
         typealias Waiting = CircularBuffer<(tag: UInt64, notification: Notification)>
 
         let pool: Pool
         var ticker: RepeatedTask?
-        /// The transport's other events.
+        /// The events of the transport that are not results.
         package var notes: [String] = []
         package var keepsUniqueIDs = false
         private var waiting = Dictionary(uniqueKeysWithValues: Isolation.allCases.map { ($0, Waiting()) })
@@ -32,7 +32,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         }
 
         private func pump(_ isolation: Isolation) {
-            // Taken out first: a submission can complete others, which calls this again.
+            // The notification must leave the queue first, because its submission can complete others, which calls this function again.
             while let (tag, notification) = waiting[isolation]?.popFirst() {
                 guard !pool.submit(notification, tag: tag, in: isolation) else { continue }
                 waiting[isolation]?.prepend((tag, notification))
@@ -48,7 +48,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         }
 
         package func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
-            // A tag that is unknown, or is completed twice, would stop the test here.
+            // An unknown tag, or one that is completed twice, ends the test here.
             guard let promise = promises.removeValue(forKey: tag) else { preconditionFailure("an unknown tag") }
             promise.succeed(result)
         }
@@ -61,9 +61,9 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
     private let core: NIOLoopBound<Core>
 
     /// - Parameters:
-    ///   - eventLoop: nil for one shared with other tests and with servers.
-    ///   - ticks: true to call the pool's `check` periodically.
-    ///   - make: makes the pool.
+    ///   - eventLoop: `nil` for one that other tests and servers also use.
+    ///   - ticks: true to call the transport's `check` periodically.
+    ///   - make: makes the transport.
     package static func start(
         on eventLoop: (any EventLoop)? = nil, ticks: Bool = true,
         _ make: @escaping @Sendable (any EventLoop, Logger) -> Pool
@@ -82,8 +82,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         }.get()
     }
 
-    /// Sends in one tick of the event loop. A future fails only if its notification was not sent when the pool was
-    /// closed.
+    /// Sends all in one tick of the event loop. A future fails only if its notification is still unsent when the transport is closed.
     package func send(
         _ notifications: [Notification], in isolation: Isolation = .shared
     ) -> [EventLoopFuture<RequestResult>] {
@@ -101,24 +100,23 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         send([notification])[0]
     }
 
-    /// Sends this many notifications, and waits for all results.
     package func results(_ count: Int) async throws -> [RequestResult] {
         var results: [RequestResult] = []
         for future in send((0..<count).map { .example($0) }) { results.append(try await future.get()) }
         return results
     }
 
-    /// Calls a function with the pool, on its event loop.
+    /// Calls a function with the transport on its event loop.
     package func ask<Answer: Sendable>(_ question: @escaping @Sendable (Pool) -> Answer) async throws -> Answer {
         let core = core
         return try await eventLoop.submit { question(core.value.pool) }.get()
     }
 
-    /// The connections, the capacity, the dormancy of a pool, and whether it accepts a notification.
+    /// The numbers of connections and of free places, and whether it sleeps and whether it accepts a notification.
     package typealias State = (connections: Int, capacity: Int, isDormant: Bool, accepts: Bool)
 
-    /// Requests capacity of a pool without connections.
-    /// - Returns: its state before, with usable connections, and after, with connecting ones.
+    /// Requests capacity from a transport without connections.
+    /// - Returns: its state before the first connection is usable (`before`), and once it is (`after`).
     package func requestFirstConnection() async throws -> (before: State, after: State) {
         try await ask { pool in
             func state(_ connections: Int) -> State {
@@ -130,7 +128,6 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         }
     }
 
-    /// Sets whether responses include their unique IDs.
     package func keepUniqueIDs(_ keeps: Bool) async throws {
         let core = core
         try await eventLoop.submit {
@@ -139,25 +136,23 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         }.get()
     }
 
-    /// Returns the transport's other events.
     package func notes() async throws -> [String] {
         let core = core
         return try await eventLoop.submit { core.value.notes }.get()
     }
 
-    /// Closes like a worker: requests in flight are finished.
+    /// Closes as a worker does: waits for the requests in flight.
     package func close() async throws {
         let core = core
         try await eventLoop.flatSubmit { core.value.pool.close() }.get()
         try await eventLoop.submit { core.value.stop() }.get()
     }
 
-    /// Runs a body, and closes at once afterwards.
     package func closingAfter<Result>(_ body: (Self) async throws -> Result) async throws -> Result {
         try await running({ try await body(self) }, thenAlways: closeNow)
     }
 
-    /// Closes at once.
+    /// Closes without waiting for requests in flight.
     package func closeNow() async throws {
         let core = core
         try await eventLoop.flatSubmit {
