@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The effect of answers, given by the simulator's rules, on jobs.
+    /// What answers of APNs, which the simulator's rules choose, do to jobs.
     @Suite("Answers")
     struct AnswerTests {
         private struct Result {
@@ -29,7 +29,7 @@ extension EndToEnd {
             let (gone, bad) = (TestJob.token("dead", 1), TestJob.token("bad0", 2))
             let foreign = TestJob.token("f0", 3).uppercased()
             let before = Int64(Date().timeIntervalSince1970 * 1000)
-            // A bad token is believed because others of its topic are accepted.
+            // BadDeviceToken is believed because APNs accepts other tokens of the topic.
             let jobs = [TestJob.token("a", 4), gone, bad].map { TestJob.text($0) }
             let others = [TestJob.token("a", 5), foreign].map { TestJob.text($0, #""topic":"com.example.other","#) }
             let result = try await Self.deliver(
@@ -39,7 +39,7 @@ extension EndToEnd {
                     "prefix=f0,answer=DeviceTokenNotForTopic",
                 ])
             #expect(result.worker.invalidToken == 3 && result.worker.delivered == 2)
-            // The other topic is not the own one of an app.
+            // `other` is for a topic that is not the topic of an app.
             #expect(result.queue.invalidTokens == [gone, bad])
             let details = result.queue.invalidTokenDetails
             let facts = details.mapValues { [$0.facts.reason, $0.facts.topic, $0.facts.source] }
@@ -72,7 +72,7 @@ extension EndToEnd {
         func longTokens() async throws {
             let tokens = [64, 160, 256, 512, 2048].map { String(repeating: "ab", count: $0 / 2) }
             let gone = "dead" + String(repeating: "cd", count: 254)
-            // Each of these is repeated, and gets one notification.
+            // Each of these tokens is in the list several times, and gets one notification.
             let others = tokens.map { "cd" + $0.dropFirst(2) }
             let list = (others + others.map { $0.uppercased() }).map { "\"\($0)\"" }.joined(separator: ",")
             let result = try await Self.deliver(

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Settings of an app that change its notifications, at the start and after a reload.
+    /// Settings that change an app's notifications, at the start and after a reload.
     @Suite("Settings of an app")
     struct AppSettingTests {
         private struct Received: Decodable {
@@ -17,7 +17,7 @@ extension EndToEnd {
             return Dictionary(all.map { ($0.token, $0) }) { _, last in last }
         }
 
-        /// A worker with its app in a file, and a simulator that records.
+        /// A worker with a configuration file, and a simulator that records.
         private final class Scene {
             let redis: RedisServer
             let simulator: SimulatorProcess
@@ -26,7 +26,7 @@ extension EndToEnd {
             var worker: WorkerProcess { file.worker }
             var record: String { redis.directory.appending(path: "record").path }
 
-            /// - Parameter settings: the app's settings, one per line.
+            /// - Parameter settings: the lines of the app's settings.
             init(_ settings: String...) async throws {
                 redis = try RedisServer()
                 simulator = try await SimulatorProcess(
@@ -92,7 +92,7 @@ extension EndToEnd {
             }
             let scene = try await Scene("expiration: 1h")
             var ended = 0
-            /// Returns the expirations of new jobs, by place, relative to now.
+            /// Sends new jobs, and returns their expirations relative to now, in the order of the jobs.
             func expirations(_ digit: String) async throws -> [Int64?] {
                 ended += 5
                 try await scene.finish(jobs(digit), ended: ended)
@@ -102,7 +102,7 @@ extension EndToEnd {
                 }
             }
             #expect(try await expirations("a") == [3500, 300, 0, 0])
-            // Without enqueued_at the expiration counts from when the job was first seen.
+            // A job without enqueued_at expires an hour after a worker saw it first.
             let seen = try #require(try Self.received(scene.record)[TestJob.token("a", 5)]?.expiration)
             #expect((3600...3660).contains(seen - now))
             try await scene.reload("expiration: 2d")
@@ -131,17 +131,17 @@ extension EndToEnd {
                 ], ended: 3)
             #expect(try await FleetView(scene.redis.url).notes.isEmpty)
             try await scene.finish((0..<3).map { job("b", $0, #","expiration":"1h""#) }, ended: 6)
-            // With the next heartbeat.
+            // Workers report the count with a heartbeat.
             try await eventually("status counts them") {
                 try await FleetView(scene.redis.url).notes.contains {
                     $0.hasPrefix("3 jobs had a duration as `expiration` and no `enqueued_at`")
                 }
             }
             let page = try await scene.redis.apnsWorker(["status"]).succeeds().output
-            // Lines are wrapped.
+            // The command wraps lines.
             let words = page.split(whereSeparator: \.isWhitespace).joined(separator: " ")
             #expect(words.contains("have producers set `enqueued_at`"), "\(page)")
-            // It is no problem.
+            // A note is not a problem.
             try await scene.redis.apnsWorker(["status", "--check"]).succeeds()
             #expect(try await scene.stop().delivered == 6)
         }

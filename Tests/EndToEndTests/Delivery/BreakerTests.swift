@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The real worker and the simulator: bad jobs, and two apps, `good` and `other`, of which one has a fault.
+    /// Bad jobs beside good ones, and two apps, `good` and `other`, of which one has a fault.
     @Suite("One bad thing beside good ones")
     struct BreakerTests {
         static let apps = [
@@ -15,15 +15,15 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// A class of answers to bad jobs, in an app of its own.
+        /// An answer of APNs to bad jobs. Each class has its own app.
         private struct Class {
             let rule: String
-            /// The other members of the bad jobs.
+            /// Additional members of the bad jobs.
             var members = #""campaign":"bad","#
             var count = 100
-            /// The problem that names the culprit.
+            /// The kind of the problem that `status` reports.
             var culprit: String?
-            /// The counter of the bad ones that have ended.
+            /// The counter of bad jobs that have ended.
             var end: String?
         }
 
@@ -84,7 +84,7 @@ extension EndToEnd {
             let wide = ["app_slow", "credential_slow", "endpoint_slow", "nothing_sent", "worker_not_ready"]
             #expect(kinds.allSatisfy { kind in !wide.contains { kind.hasPrefix($0) } }, "\(kinds)")
             let queue = try QueueContents(redis)
-            // The last good ones vouch for some tokens of each list.
+            // Some tokens of each list are marked, because the last good jobs prove that the topic is right.
             #expect(queue.invalidTokens.count <= 100 + 2 * 16, "\(queue.invalidTokens.count)")
             #expect(worker.lines(of: "not_ready").isEmpty, "\(worker.log)")
             worker.process.kill()
@@ -125,7 +125,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(redis, simulator, environment: Self.apps)
             try await redis.has(100)
             #expect(try redis.counted("deferred:AppPaused") > 0)
-            // They are not deferred beyond their expiration.
+            // Jobs of a paused app are not deferred beyond their expiration.
             try await redis.has(52, "expired")
             #expect(try await simulator.account().accepted == 100)
             try await redis.apnsWorker(["resume", "--app", "other"]).succeeds().begins(

@@ -47,7 +47,7 @@ extension EndToEnd {
             try await enqueue(channel, "--id", "one")
             try await enqueue(storing, "--expiration", "1h", "--priority", "5", "--collapse-id", "c")
             try redis.push(TestJob.many(5))
-            // An invalid token does not affect broadcasts.
+            // This token has no effect on broadcasts.
             try redis.run("SADD", "push:{shared}:invalid-tokens", TestJob.token("ff", 1), "")
             var account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 7 && account.dead == 0)
@@ -163,7 +163,7 @@ extension EndToEnd {
         func asks(answer: String) async throws {
             let channel = try await createChannel()
             let command = "\(try BuiltProgram.path("apns-worker")) channels delete \(channel)"
-            // script(1) gives the command a terminal and types the input.
+            // script(1) gives the command a terminal, and types the input.
             let terminal = try ChildProcess(
                 "script", ["--quiet", "--return", "--command", command, "/dev/null"],
                 environment: keyEnvironment(redis, simulator),

@@ -159,7 +159,7 @@ extension EndToEnd {
             let arguments = ["check", "--job", "-", "--no-connect", "--no-redis"]
             try await CommandLineTests.run(arguments, input: #"{"id":"x","token":"abcd","alert":"hi"}"#).succeeds(
                 "warning  configuration: no app is configured", "topic com.example.app")
-            // An incomplete configuration is a mistake.
+            // Half of a configuration is a mistake.
             try await CommandLineTests.run(
                 arguments, environment: ["APNS_WORKER_KEY": "/does/not/exist.p8"], input: "{}"
             ).ends(1, "FAILED   configuration:")
@@ -188,7 +188,7 @@ extension EndToEnd {
                 #expect(ids[0]?.count == 36 && ids[1]?.count == 36 && ids[0] != ids[1])
             }
             #expect(lines.allSatisfy { ($0["sentence"] as? String)?.contains(tokens[0]) == false })
-            // The made-up token, which the simulator accepts, and the two of the job.
+            // One request for the made-up token, which the simulator accepts, and two for the job's tokens.
             #expect(try await simulator.stop().requests == 3)
         }
     }

@@ -14,7 +14,6 @@ extension EndToEnd {
             return try ProviderToken(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: issuedAt).jwt
         }
 
-        /// The variables of an app without a key.
         private static let keyless = ["APNS_WORKER_KEY": "", "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": ""]
 
         private static var now: Int64 { Int64(Date().timeIntervalSince1970) }
@@ -43,7 +42,7 @@ extension EndToEnd {
         @Test("an expired token is renewed once for all, and its requests are repeated without an attempt")
         func expired() async throws {
             let redis = try RedisServer()
-            // Delayed, so that all workers have sent requests with the old token before the first is refused.
+            // The delay lets all workers send requests with the old token before the first is refused.
             let simulator = try await SimulatorProcess(rules: [
                 "prefix=e,times=1,answer=ExpiredProviderToken,delay=500ms"
             ])
@@ -52,7 +51,7 @@ extension EndToEnd {
             let workers = try (0..<3).map { _ in
                 try WorkerProcess(redis, simulator, ["--log-level", "debug"])
             }
-            // Now all later requests are sent at once, with the token that will be refused.
+            // All later requests are sent at once, with the token that will be refused.
             try redis.push(TestJob.many(1000, prefix: "a"))
             try await redis.has(1000)
             try redis.push(TestJob.many(200, prefix: "e"))
@@ -70,7 +69,7 @@ extension EndToEnd {
             arguments: ["InvalidProviderToken", "BadEnvironmentKeyInToken"])
         func rotation(reason: String) async throws {
             let old = try TestCertificates.path("server-key.pem")
-            // Both keys are valid; one is for the sandbox, which this simulator is not.
+            // Both keys are valid, but one is for the sandbox, and this simulator is the production service.
             let sandbox = ["--provider-key", "OLDKEY1234:TEAM123456:\(old),environment=sandbox"]
             let (redis, simulator) = try await startServers(simulator: reason == "InvalidProviderToken" ? [] : sandbox)
             try redis.push(TestJob.many(500, members: #""max_attempts":1,"#))
@@ -93,7 +92,7 @@ extension EndToEnd {
         @Test("a certificate can be PEM, PKCS#12, or base64 in variables", arguments: ["pem", "p12", "base64"])
         func certificate(_ form: String) async throws {
             let workshop = try OpenSSLWorkshop()
-            // For com.example.app; it expires in ten days.
+            // The certificate is for com.example.app, and expires in ten days.
             try workshop.openssl(
                 "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "10",
                 "-subj", "/UID=com.example.app/CN=Apple Push Services: com.example.app", "-keyout", "client.key",
@@ -138,9 +137,9 @@ extension EndToEnd {
             try await worker.logs("credential_replaced")
             try redis.push(TestJob.many(50, prefix: "b"))
             try await redis.has(100)
-            // The idle connection was replaced, because it had presented the other certificate.
+            // The worker has replaced the idle connection, because that presented the old certificate.
             #expect(try await simulator.account().connections == 2)
-            // With an invalid certificate the previous one stays.
+            // If the file is invalid, the worker keeps the previous certificate.
             try workshop.write("nothing".utf8, to: "current.pem")
             try await worker.logs("credential_unusable")
             func isProblem() async throws -> Bool {

@@ -9,14 +9,14 @@ extension EndToEnd {
 
         init() throws { redis = try RedisServer() }
 
-        /// Returns an APNs that allows many streams before it has answered anything.
+        /// Returns a simulator that allows many streams before its first answer.
         private func simulator(_ rule: String) async throws -> SimulatorProcess {
             try await SimulatorProcess(rules: [rule], options: ["--initial-streams", "100", "--control-port", "0"])
         }
 
         private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
 
-        /// Waits until `status` reports exactly these problems.
+        /// Waits until `status` reports exactly these kinds of problems.
         private func reports(_ kinds: String...) async throws {
             try await eventually("status reports \(kinds)") { try await FleetView(redis.url).kinds == kinds }
         }
@@ -41,7 +41,7 @@ extension EndToEnd {
             #expect(page.value("apns_worker_app_state", ["app": "default", "state": "unavailable"]) == 1)
             try await redis.apnsWorker(["status", "--check"]).ends(2, "ServiceUnavailable")
 
-            // From now on, one request at a time.
+            // From now on, the worker sends one request at a time.
             let before = try await simulator.account().requests
             #expect(before <= 300)
             try await eventually("probes go on") { try await simulator.account().requests >= before + 12 }
@@ -69,9 +69,9 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.apps.first?.state == "unavailable" && view.apps.first?.lanes_slow == 1)
             try await redis.has(20)
-            // The deadline.
+            // The worker gives up the requests of the first connection after 20 s.
             #expect(ContinuousClock.now - start > .seconds(19))
-            // It is not ready only after 30 s.
+            // Only after 30 s without an answer is the worker not ready.
             #expect(try await body(port) == "ready\n")
             try await reports()
             let page = try await MetricsTests.page(port)
@@ -79,7 +79,6 @@ extension EndToEnd {
             let (account, _, accepted) = try await redis.stop(worker, simulator)
             #expect(account.delivered == 20 && account.retried == 20 && account.possibleDuplicates == 20)
             #expect(accepted.connections == 2 && accepted.silenced == 20 && accepted.duplicates == 0)
-            // One log line at the beginning and one at the end.
             let began = worker.lines(of: "scope_slow")
             #expect(began.count == 1 && began.first?.contains(" error ") == true, "\(worker.log)")
             #expect(worker.lines(of: "scope_good").count >= 1)

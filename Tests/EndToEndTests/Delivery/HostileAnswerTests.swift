@@ -3,15 +3,15 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Answers that APNs never or rarely gives, from a server that uses Python's h2.
+    /// Answers that APNs gives never or rarely. The server uses Python's h2.
     @Suite("Hostile answers")
     struct HostileAnswerTests {
-        /// An answer of `Tests/Foreign/answer_server.py`.
+        /// An answer, for `Tests/Foreign/answer_server.py`.
         struct Answer: Encodable, Sendable {
             var headers: [[String]]?
             var interim: [[String]]?
             var body: String?
-            /// The number of times the body is sent.
+            /// The number of times that the body is sent.
             var `repeat`: Int?
             var trailers: [[String]]?
             /// True to answer before the request's body has arrived.
@@ -39,7 +39,7 @@ extension EndToEnd {
                     redis: redis.url, endpoint: server.port, options: options, environment: environment)
             }
 
-            /// Waits until the queue is empty, and expects that the worker followed HTTP/2.
+            /// Waits until the queue is empty, and expects that the worker did not break HTTP/2.
             func finish() async throws -> (worker: WorkerProcess.Account, queue: QueueContents) {
                 let account = try await worker.finish()
                 let queue = try QueueContents(redis)
@@ -55,16 +55,16 @@ extension EndToEnd {
         @Test("with status 410 mark a token whatever else they contain, with a plausible time")
         func invalidTokens() async throws {
             let before = Int64(Date().timeIntervalSince1970 * 1000) - 1000
-            // The times that are used unchanged come first.
+            // The worker uses these times unchanged.
             let exact: [String: Int64] = ["a0": 1_700_000_000_123, "a1": 1_700_000_000_000]
             let answers: [String: Answer] = [
                 "a0": .status("410", #"{"reason":"Unregistered","timestamp":1700000000123}"#),
                 "a1": .status("410", #"{"timestamp":1.7e12,"reason":"ExpiredToken","more":{"reason":"Shutdown"}}"#),
-                // In the future: no registration could make the token valid again.
+                // Times in the future: no registration of the device could make the token valid again.
                 "b0": .status("410", #"{"reason":"Unregistered","timestamp":253402300799000}"#),
                 "b1": .status("410", #"{"reason":"Unregistered","timestamp":9223372036854775807}"#),
                 "b2": .status("410", #"{"reason":"Unregistered","timestamp":1e300}"#),
-                // Before APNs existed: seconds, as in the binary protocol, or garbage.
+                // Times before APNs existed: seconds instead of milliseconds, as in the binary protocol, or garbage.
                 "b3": .status("410", #"{"reason":"Unregistered","timestamp":1700000000}"#),
                 "b4": .status("410", #"{"reason":"Unregistered","timestamp":0}"#),
                 "b5": .status("410", #"{"reason":"Unregistered","timestamp":-1700000000123}"#),
@@ -75,7 +75,7 @@ extension EndToEnd {
                 "c9": Answer(headers: [[":status", "410"]], body: Self.unregistered, early: true),
             ]
             let scene = try await Scene(answers, options: ["--exit-when-done"])
-            // Registered long ago, and recorded: APNs overrides that.
+            // Registrations of long ago do not protect the tokens: APNs overrides them.
             let tokens = Dictionary(uniqueKeysWithValues: answers.keys.map { ($0, TestJob.token($0, 1)) })
             for token in tokens.values {
                 try scene.redis.run("HSET", "push:{shared}:registrations", token, "1600000000000")

@@ -17,7 +17,7 @@ extension EndToEnd {
             let large = Array(String(repeating: "[", count: 1 << 20).utf8)
             let (redis, simulator) = try await startServers()
             try redis.push(Array(inputs[..<5000]) + [tooLarge, large] + Array(inputs[5000...]))
-            // Tokens are held as long as nothing of their topic is accepted, and some jobs have a topic of their own.
+            // Tokens are not marked while APNs accepts nothing of their topic, and some jobs have a topic of their own.
             let worker = try await WorkerProcess(
                 redis, simulator, ["--exit-when-done"], environment: ["APNS_WORKER_EXPIRATION": "30s"]
             ).finish()
@@ -31,7 +31,7 @@ extension EndToEnd {
                 do throws(JobError) {
                     let job = try JobDecoder.decode(ByteBuffer(bytes: input))
                     notifications += job.tokenCount
-                    // Its dead letter has the producer's bytes, without the wrapper.
+                    // Its dead letter has the producer's bytes without the worker's wrapper.
                     jobs[Array(input[job.original]), default: 0] += 1
                 } catch {
                     let original = Envelope.read(ByteBuffer(bytes: input)).original

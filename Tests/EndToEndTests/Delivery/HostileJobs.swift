@@ -1,6 +1,6 @@
 import TestSupport
 
-/// Ten thousand entries that a faulty producer might enqueue, the same in each run.
+/// Ten thousand list entries that a faulty producer could enqueue. They are the same in each run.
 struct HostileJobs {
     private var generator: SeededGenerator
 
@@ -36,7 +36,7 @@ struct HostileJobs {
         let bytes = (0..<Int.random(in: 0...300, using: &generator)).map { _ in
             UInt8.random(in: 0...255, using: &generator)
         }
-        // A job that begins like a worker's wrapper still belongs to its producer.
+        // A job that begins like a worker's wrapper is still a producer's job.
         return Bool.random(using: &generator) ? bytes : Array(#"{"apns_worker":1,"attempt":2,"job":"#.utf8) + bytes
     }
 

@@ -13,7 +13,7 @@ extension EndToEnd {
             try await eventually("each lane has a lease on each queue") {
                 try ["a", "b", "c"].allSatisfy { try connection.run("ZCARD", "push:{\($0)}:workers") == 8 }
             }
-            // A lane has started when it has renewed its leases after its first claim: they are then long.
+            // A lane has started when it has renewed its leases after its first claim. Renewed leases are long.
             try await eventually("the lanes without claims have long leases") {
                 try ["a", "b", "c"].allSatisfy { queue in
                     let later = try connection.run(
@@ -32,13 +32,13 @@ extension EndToEnd {
             func rate(_ command: String) -> Double {
                 Double(after[command, default: 0] - before[command, default: 0]) / seconds
             }
-            // Three polls in nine seconds, and three renewals by each of the seven other lanes in 300 s. The limit is
-            // generous: eight polling lanes would need three or more per second.
+            // One lane polls three times in nine seconds, and each of the seven other lanes renews leases three times in 300 s. The limit
+            // is generous: eight polling lanes would need three or more scripts per second.
             #expect(rate("evalsha") < 2, "\(after)")
             #expect(rate("hkeys") == 0, "\(after)")
             #expect(rate("blmove") < 0.5, "\(after)")
 
-            // It still starts jobs at once.
+            // An idle worker still starts jobs at once.
             for queue in ["a", "b", "c"] { try redis.push(TestJob.many(3, prefix: "a"), queue: queue) }
             try await eventually("the jobs are sent") {
                 try ["a", "b", "c"].allSatisfy { try QueueContents(redis, queue: $0).count("delivered") == 3 }

@@ -26,7 +26,7 @@ extension EndToEnd {
             }
             try await redis.has(107)
             let account = try await worker.stop()
-            // The first was refused once, and nothing else was sent to the device before it.
+            // APNs refused the first notification once. Before its retry, the device got no other one.
             let requests = try await simulator.stop()
             #expect(requests.answers["429 TooManyRequests"] == 1 && requests.requests == 108)
             #expect(account.retried == 1 && account.dead == 0)
@@ -41,7 +41,7 @@ extension EndToEnd {
                 try WorkerProcess(redis, simulator, ["--lanes", "2", "--max-per-second", "100"])
             }
             try await redis.has(600)
-            // Permits for a tenth of a second may have accumulated.
+            // The worker may begin with permits for a tenth of a second.
             #expect(ContinuousClock.now - start >= .milliseconds(5800))
             var accounts: [WorkerProcess.Account] = []
             for worker in workers { accounts.append(try await worker.stop()) }
@@ -49,7 +49,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 600)
         }
 
-        /// Returns the number of notifications of a campaign that were delivered.
+        /// Returns how many notifications of a campaign were delivered.
         private static func delivered(_ campaign: String, _ redis: RedisServer) throws -> Int {
             try redis.connect().run("HGET", "push:{default}:campaign:\(campaign)", "delivered").number ?? 0
         }
@@ -62,7 +62,7 @@ extension EndToEnd {
             }
         }
 
-        /// Returns the first digits of the tokens of a recording, in its order.
+        /// Returns the first digit of each token in a recording, in its order.
         private static func order(_ record: URL) throws -> [UInt8] {
             let text = try Data(contentsOf: record)
             var (order, start) = ([UInt8](), 0)
@@ -83,7 +83,7 @@ extension EndToEnd {
             try redis.push(Self.jobs("a", 0..<large))
             let worker = try WorkerProcess(
                 redis, simulator, ["--lanes", "1", "--max-connections", "1", "--max-streams", "200"])
-            // The small tenant's jobs come one after the other while the large tenant's are sent.
+            // The small tenant enqueues jobs while the large tenant's are sent.
             for number in 0..<20 {
                 try await eventually("the next of the large tenant are delivered") {
                     try Self.delivered("a", redis) > number * 1000
@@ -101,7 +101,7 @@ extension EndToEnd {
             let before = order[..<last].count { $0 == UInt8(ascii: "a") }
             #expect(
                 before < large / 2, "\(before) of the large tenant's were sent before the last one of the small tenant")
-            // Nothing is lost when jobs are sorted and released.
+            // No job is lost when the worker sorts jobs and releases them.
             let waiting = try ["LLEN jobs", "LLEN inbox", "ZCARD sorted", "ZCARD retry"].map { text in
                 let parts = text.split(separator: " ").map(String.init)
                 return try redis.connect().run(parts[0], "push:{default}:\(parts[1])").number ?? 0

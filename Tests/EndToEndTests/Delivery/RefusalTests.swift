@@ -6,13 +6,14 @@ extension EndToEnd {
     /// A Redis that answers but refuses commands.
     @Suite("Refusals of Redis")
     struct RefusalTests {
-        /// The bound of unsettled jobs, the last claim, the streams, and the jobs claimed ahead of them.
+        /// The most jobs that a worker may have claimed: the limit of unsettled jobs, its last claim, a job for each stream, and the jobs
+        /// claimed ahead.
         private static let mostClaims = 10_000 + 256 + 200 + 512
 
         @Test("READONLY: the server becomes a replica, and a master again")
         func readOnly() async throws {
             let scene = try await OutageScene()
-            // A replica of a master that does not exist keeps its data.
+            // A replica of a missing master keeps its data.
             try scene.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.refusedPort())")
             try await scene.worker.logs("redis_refused", "READONLY")
             try await scene.worker.logs("not_ready")
@@ -30,8 +31,8 @@ extension EndToEnd {
 
         @Test("LOADING: the server is back and still reads its data")
         func loading() async throws {
-            // A loading server handles its connections every 2 MB, which is every fifth of these keys, at 200 ms per
-            // key.
+            // A loading server reads from its connections once for each 2 MB of data: after five of these keys, of which each takes 200
+            // ms.
             let scene = try await OutageScene(arguments: ["--key-load-delay", "200000", "--rdbcompression", "no"])
             try scene.redis.run(
                 "EVAL", "for i = 1, 100 do redis.call('SET', KEYS[1] .. i, string.rep('x', 400000)) end", "1", "ballast"
@@ -40,10 +41,10 @@ extension EndToEnd {
             let redis = scene.redis
             redis.stop()
             try await scene.simulator.isQuiet()
-            // It returns when the data is loaded.
+            // The call returns only when the data is loaded.
             let started = Task.detached { try redis.start() }
             try await eventually("the worker is refused several times") {
-                // It fails until the server listens. Only the worker names its connections.
+                // The connection fails until the server listens. Only the worker names its connections (SETNAME).
                 (try? redis.calls())?["client|setname"] ?? 0 > 2
             }
             try redis.run("CONFIG", "SET", "key-load-delay", "0")
@@ -74,7 +75,7 @@ extension EndToEnd {
             try await worker.logs("not_ready", "BUSY")
             try redis.run("SCRIPT", "KILL")
             try await script.ended()
-            // If the fleet's provider token was refused, it is asked for again after 30 s.
+            // If Redis refuses the fleet's provider token, the worker asks for it again after 30 s.
             try await worker.logs("ready_again")
             _ = try await worker.stop()
         }
@@ -179,7 +180,7 @@ extension EndToEnd {
     }
 }
 
-/// A script that runs until it is killed, in its own task.
+/// A Lua script that runs until it is killed.
 private final class EndlessScript: Sendable {
     private let task: Task<RedisValue, any Error>
 

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Rotated certificates")
     struct RotatedCertificateTests {
-        /// The files that a process was given, and an authority that replaces the first one.
+        /// The certificate files of a process, and another authority.
         private struct Files {
             let workshop: OpenSSLWorkshop
 
@@ -33,7 +33,7 @@ extension EndToEnd {
 
             func path(_ name: String) -> String { workshop.path(name) }
 
-            /// Replaces the files of a client.
+            /// Replaces a client's files with those of the other authority.
             func replace() throws {
                 for (from, to) in [("new-ca.pem", "ca"), ("new-client.pem", "crt"), ("new-client-key.pem", "key")] {
                     try workshop.write(workshop.read(from), to: to)
@@ -48,7 +48,7 @@ extension EndToEnd {
             }
         }
 
-        /// A server that requires certificates of one authority at a time.
+        /// A Redis that requires clients' certificates of one authority at a time.
         private struct SecureRedis {
             let server: RedisServer
             let port: Int
@@ -65,7 +65,7 @@ extension EndToEnd {
 
             var url: String { "rediss://localhost:\(port)" }
 
-            /// Moves to the new authority, and closes all connections.
+            /// Changes to the new authority, and closes all connections.
             func rotate(_ files: Files) throws {
                 try server.run(
                     "CONFIG", "SET", "tls-cert-file", files.path("new-server.pem"), "tls-key-file",
@@ -74,7 +74,7 @@ extension EndToEnd {
             }
         }
 
-        /// Starts a worker with certificates for Redis, and waits until it has delivered five jobs.
+        /// Starts a worker with certificates for Redis, and waits until five jobs are delivered.
         private static func working() async throws -> (Files, SecureRedis, SimulatorProcess, WorkerProcess) {
             let files = try Files()
             let redis = try SecureRedis()

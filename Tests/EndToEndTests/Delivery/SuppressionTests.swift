@@ -23,7 +23,7 @@ extension EndToEnd {
                 Self.details(topic: nil),
             ]
             for (token, details) in zip(others, details) { try marks.add(token, details) }
-            // One of many tokens of a job.
+            // Each token is one of many in a job.
             let fannedOut = (0..<20).map { number in
                 TestJob.fanOut([tokens[number].uppercased(), TestJob.token("c", number), tokens[number + 20], "x"])
             }
@@ -35,7 +35,7 @@ extension EndToEnd {
             #expect(account.delivered == 300 + 20 + 2 && account.dead == 20 && account.invalidToken == 0)
             #expect(simulated.requests == 322)
             #expect(Set(simulated.acceptedByToken.keys).isSuperset(of: others[..<2]))
-            // APNs has accepted two of the others for the app's topic.
+            // APNs accepts two other tokens of the app's topic.
             #expect(queue.invalidTokens == Set(tokens + others[2...]))
         }
 
@@ -50,7 +50,7 @@ extension EndToEnd {
                 simulator: devices.flatMap { ["--device", "token=\($0),topic=com.example.app"] })
             let calls = #""push_type":"voip","#
             let refused = Array(devices.prefix(5))
-            // Good ones first: a refusal is believed beside them.
+            // Good tokens come first: a refusal is believed only beside them.
             try redis.push(TestJob.many(60, prefix: "bb", members: calls) + devices.map { TestJob.text($0) })
             let first = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             #expect(try await first.finish().delivered == 80)
@@ -58,7 +58,7 @@ extension EndToEnd {
             let second = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(second.delivered == 60 && second.invalidToken == 5)
             #expect(try Self.members(redis).isEmpty && Self.members(redis, ":other") == Set(refused))
-            // The alerts are sent, and the calls are not.
+            // The worker sends the alerts, but not the calls.
             try redis.push(devices.map { TestJob.text($0) } + refused.map { TestJob.text($0, calls) })
             let third = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(third.delivered == 20 && third.suppressed == 5)

@@ -9,7 +9,7 @@ extension EndToEnd {
         func strictEnd() async throws {
             let (redis, simulator) = try await startServers()
             for _ in 0..<10 {
-                // NIO then traps where it would print an error.
+                // With more than this many descriptors open, NIO would crash instead of printing an error.
                 let worker = try WorkerProcess(
                     redis, simulator, ["--admin-port", "0"], environment: ["SWIFTNIO_STRICT": "1"])
                 try await worker.logs("started")
@@ -21,7 +21,7 @@ extension EndToEnd {
         @Test("a worker raises its soft limit of file descriptors to the hard one")
         func limit() async throws {
             let (redis, simulator) = try await startServers()
-            // The soft limit and the hard one.
+            // These are the soft limit and the hard limit.
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"], descriptors: "64:512")
             let page = try await MetricsTests.page(try await worker.adminPort())

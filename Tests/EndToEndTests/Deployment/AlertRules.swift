@@ -1,7 +1,7 @@
 import Foundation
 import Operations
 
-/// The rules of deploy/helm/apns-worker/files/alerts.yaml, as the table of problems describes them.
+/// Makes deploy/helm/apns-worker/files/alerts.yaml from the table of problems.
 enum AlertRules {
     static let path = "helm/apns-worker/files/alerts.yaml"
 
@@ -44,7 +44,7 @@ enum AlertRules {
         """
     }
 
-    /// Returns a text in YAML's folded style, in which no character has a meaning, in lines of at most 140 columns.
+    /// Returns a text in YAML's folded style, which needs no escapes, in lines of at most 140 columns.
     private static func folded(_ text: String, indent: Int, keepsLines: Bool = false) -> String {
         var lines: [String] = []
         if keepsLines {
@@ -61,7 +61,7 @@ enum AlertRules {
         return ">-\n" + lines.map { String(repeating: " ", count: indent) + $0 }.joined(separator: "\n")
     }
 
-    /// Returns a text without the marks of Markdown.
+    /// Returns a text without Markdown.
     private static func plain(_ text: String) -> String {
         text.replacing(/\[([^\]]*)\]\([^)]*\)/) { String($0.1) }.replacing("`", with: "")
     }

@@ -4,25 +4,25 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The rules of deploy/helm/apns-worker/files/alerts.yaml, with the metrics of real workers.
+    /// Proves the rules of deploy/helm/apns-worker/files/alerts.yaml with metrics of real workers.
     ///
-    /// Each scene brings a worker into the state of an alert. promtool then gets the worker's page from before for some
-    /// minutes, the pages of the state, the last of these for as long as the rule requires, and finally the page from
-    /// before again, with the counters that the state left.
+    /// Each scene brings a worker into the state of an alert. Then promtool gets pages of metrics as time goes by: for some minutes the
+    /// page from before the state, then the pages of the state, then its last page for as long as the rule requires, and at the end the
+    /// page from before again, with the counters of the state.
     @Suite("Alerts")
     struct AlertTests {
         /// A state of a worker, and the alerts that it causes.
         struct Scene: Sendable {
             let name: String
-            /// All alerts that fire, without the prefix of their names.
+            /// All alerts that must fire, without the prefix of their names.
             let alerts: [String]
-            /// Alerts that depend on the speed of the machine.
+            /// Alerts that may fire, depending on the speed of the machine.
             let mayFire: [String]
             /// True if the counters continue to grow as they did between the last two pages.
             let continues: Bool
             /// False if the alerts last until the worker is restarted.
             let ends: Bool
-            /// The rules of a binary gateway, which the worker then uses.
+            /// The rules of the binary gateway, if the worker uses one.
             let gateway: [String]?
             let options: [String]
             let play: @Sendable (Stage) async throws -> Void
@@ -110,14 +110,14 @@ extension EndToEnd {
                 try await stage.restart(environment: clock.environment)
                 try await stage.meets("it is ready") { $0.isReady }
                 try clock.set(by: 3600)
-                // By Redis' clock the token is young, so it is not replaced.
+                // By Redis' clock the token is young, so the worker does not replace it.
                 try await stage.record("the token seems old") { $0["provider_token_age_seconds"] > 3300 }
             },
             Scene("a worker has hundreds of apps", ["MetricsDropped"], ends: false) { stage in
                 let apps = (0..<450).map { "  many\($0): {topic: com.example.many\($0), min_connections: 0}\n" }
                 let folder = try TemporaryFolder("apps:\n" + apps.joined())
                 try await stage.restart(options: ["--config", folder.file], environment: ["APNS_WORKER_TOPIC": ""])
-                // It would take long to parse all of their series.
+                // To parse these many series would take long.
                 try await stage.record("series are missing", omitting: "app=\"many") {
                     $0.value("apns_worker_metric_series_dropped_total") ?? 0 > 0
                 }
@@ -128,7 +128,7 @@ extension EndToEnd {
             "an event loop is stuck", ["LoopStuck", "NotReady"], options: ["--lanes", "2"]
         ) { stage in
             let tracer = try ChildProcess("python3", ["-c", trace, "\(try stage.firstLoop())"])
-            // The worker cannot end while its thread is stopped.
+            // The worker can't end while its thread is stopped.
             defer { tracer.kill() }
             try await tracer.until("the thread is stopped") { tracer.output.contains("stopped") }
             try await stage.record("it is stuck") { $0.value("apns_worker_lanes_stuck") == 1 }
@@ -165,7 +165,7 @@ extension EndToEnd {
             },
             Scene("Redis has become a replica", ["RedisUnavailable", "NotReady"], mayFire: ["LeaseOverdue"]) { stage in
                 try stage.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.refusedPort())")
-                // The worker reconnects, in order to find the new master.
+                // The worker reconnects to find the new master.
                 try await stage.record("another master is missed") { $0["redis_up"] == 0 && $0.isUnready }
             },
             Scene("Redis does not answer for longer than a lease", ["RedisUnavailable", "NotReady", "LeaseOverdue"]) {
@@ -180,7 +180,7 @@ extension EndToEnd {
             },
             Scene(
                 "Redis refuses the settlements of thousands of jobs", ["SettlementsWait", "NotReady"],
-                // The first answers are late, because the simulator stood still.
+                // The first answers are late, because the simulator was stopped.
                 mayFire: ["LeaseOverdue", "RedisRefusesWrites", "Slow"],
                 options: ["--max-streams", "10000", "--max-connections", "1"]
             ) { stage in
@@ -221,7 +221,7 @@ extension EndToEnd {
         // MARK: APNs
 
         private static let appScenes: [Scene] = [
-            // A refused key is tried again on a new connection, which may not be there yet.
+            // The worker tries a refused key again on a new connection, which may not be open yet.
             Scene("APNs refuses the key", ["AppRefused", "NotReady"], mayFire: ["NoConnection"]) { stage in
                 try await stage.rule("answer=InvalidProviderToken")
                 try stage.redis.push(TestJob.many(200, prefix: "a"))
@@ -261,7 +261,7 @@ extension EndToEnd {
             },
             Scene("no server listens at the endpoint of one of two apps", ["NoConnection"], continues: true) { stage in
                 try await stage.restart(environment: withOtherApp())
-                // The lane can send for the first app, so it claims the other one's jobs and defers them.
+                // The lane claims the jobs of the other app, because it can send for the first app, and defers them.
                 try stage.redis.push(TestJob.many(50, prefix: "a", members: #""app":"other","#))
                 for _ in 0..<2 {
                     let before = stage.recording.sum("apns_worker_notifications_total")
@@ -305,7 +305,7 @@ extension EndToEnd {
             },
         ]
 
-        /// Returns the settings of a second app, at whose endpoint no server listens.
+        /// Returns the variables of a second app. No server listens at its endpoint.
         private static func withOtherApp() throws -> [String: String] {
             [
                 "APNS_WORKER_APPS": "default, other", "APNS_WORKER_APPS_OTHER_TOPIC": "com.example.other",
@@ -403,18 +403,18 @@ extension Exposition {
 }
 
 extension EndToEnd.AlertTests {
-    /// The values of the series of one scrape, with the label `instance` that Prometheus adds.
+    /// The values of a scrape's series, with the label `instance` that Prometheus adds.
     typealias Page = [String: Double]
 
     struct Recording {
         /// The time of the first page in seconds since 1970.
         var start = 0.0
-        /// The page that precedes the state.
+        /// The page before the state.
         var before: Page = [:]
-        /// The pages of the state, which lack a worker that does not answer.
+        /// The pages of the state. If a worker does not answer, its series are missing.
         var pages: [Page] = []
 
-        /// Returns the sum of all series of a metric in the last page.
+        /// Returns the sum of a metric's series in the last page.
         func sum(_ name: String) -> Double {
             (pages.last ?? [:]).reduce(0) { $1.key.hasPrefix(name + "{") ? $0 + $1.value : $0 }
         }
@@ -422,7 +422,7 @@ extension EndToEnd.AlertTests {
 
     private struct Rules {
         static let prefix = "ApnsWorker"
-        /// The time in seconds for which an alert's state must last, by the alert's name without the prefix.
+        /// How many seconds an alert's state must last, by the alert's name without the prefix.
         let delays: [String: Int]
         let metrics: Set<String>
 
@@ -457,7 +457,7 @@ extension EndToEnd.AlertTests {
         private let options: [String]
         private let metrics: Set<String>
 
-        /// Starts all, and records a page once the worker has sent some jobs.
+        /// Starts all programs, and records a page once the worker has sent some jobs.
         init(gateway rules: [String]?, options: [String]) async throws {
             metrics = try Rules().metrics
             redis = try RedisServer()
@@ -468,7 +468,7 @@ extension EndToEnd.AlertTests {
             worker = try Self.worker(redis, simulator, options)
             try await join()
             try redis.push(TestJob.many(20, prefix: "c"))
-            // The condition of Redis is known only after a moment.
+            // The worker knows the condition of Redis only after a moment.
             recording.before = try await meets("the worker works") { page in
                 page.isReady && count("delivered", page) == 20
                     && page.names.contains("apns_worker_redis_writes_refused")
@@ -504,8 +504,8 @@ extension EndToEnd.AlertTests {
             redis.kill()
         }
 
-        /// Starts another worker, whose pages are recorded from then on.
-        /// - Parameter instance: its name for Prometheus; by default that of the last worker.
+        /// Starts another worker, and records its pages from now on.
+        /// - Parameter instance: its name for Prometheus; by default the name of the previous worker.
         func start(
             as instance: String? = nil, options: [String] = [], environment: [String: String] = [:]
         ) async throws {
@@ -514,13 +514,13 @@ extension EndToEnd.AlertTests {
             try await join()
         }
 
-        /// Stops the worker, calls a function, and starts the worker again. This is faster than to wait: a worker reads
-        /// the condition of Redis only every 30 s, and the contents of a queue every 10 s.
+        /// Stops the worker, calls a function, and starts the worker again. A running worker would see changes late: it reads the
+        /// condition of Redis every 30 s, and the contents of a queue every 10 s.
         func restart(
             options: [String] = [], environment: [String: String] = [:], _ change: () async throws -> Void = {}
         ) async throws {
             _ = try await worker.stop()
-            // The last reading of the queue's contents.
+            // The new worker must not use the old worker's reading of the queue.
             try redis.run("DEL", "push:{default}:gauges")
             try await change()
             try await start(options: options, environment: environment)
@@ -528,7 +528,7 @@ extension EndToEnd.AlertTests {
 
         func count(_ outcome: String, _ page: Exposition) -> Double { page["outcomes_total", ["outcome": outcome]] }
 
-        /// - Parameter omitted: a text; lines that contain it are ignored.
+        /// - Parameter omitted: lines with this text are ignored.
         @discardableResult
         func meets(
             _ what: String, omitting omitted: String? = nil, _ condition: (Exposition) throws -> Bool
@@ -568,7 +568,7 @@ extension EndToEnd.AlertTests {
         func firstLoop() throws -> Int {
             let folder = "/proc/\(worker.process.processIdentifier)/task"
             let threads = try FileManager.default.contentsOfDirectory(atPath: folder).compactMap { Int($0) }
-            // The event loop of the admin port starts later.
+            // The first is the lane's. The event loop of the admin port starts later.
             return try #require(
                 threads.sorted().first {
                     let name = try? String(contentsOfFile: "\(folder)/\($0)/comm", encoding: .utf8)
@@ -578,19 +578,19 @@ extension EndToEnd.AlertTests {
     }
 
     private struct Replay {
-        /// The seconds between two scrapes, and between two evaluations of the rules.
+        /// The seconds between two scrapes, and also between two evaluations of the rules.
         private static let step = 30
-        /// The time at which the state begins.
+        /// When the state begins, in seconds.
         private static let begin = 11 * step
 
         private let scene: Scene
         private let recording: Recording
         private let delays: [String: Int]
-        /// The time of the last page of the state.
+        /// When the last page of the state is read.
         private let last: Int
-        /// The time at which the state ends.
+        /// When the state ends.
         private let end: Int
-        /// The time from which no rule looks back at the state.
+        /// From this time on, no rule looks back at the state.
         private let over: Int
 
         init(_ scene: Scene, _ recording: Recording) throws {
@@ -598,7 +598,7 @@ extension EndToEnd.AlertTests {
             self.recording = recording
             delays = try Rules().delays
             last = Self.begin + (recording.pages.count - 1) * Self.step
-            // Without an alert, the state lasts for two hours.
+            // A state without an alert lasts for two hours.
             let longest = try scene.alerts.map { [delays] in try #require(delays[$0], "\($0)") }.max() ?? 7200
             end = last + longest + 2 * Self.step
             over = end + 3600 + 2 * Self.step
@@ -637,7 +637,7 @@ extension EndToEnd.AlertTests {
             let values = pages.map { $0[name] }
             var texts = values.indices.map { index in
                 if let value = values[index] { return text(value, name) }
-                // A series that the last page had is marked as ended.
+                // If a series of the previous page is missing, it has ended.
                 return index > 0 && values[index - 1] != nil ? "stale" : "_"
             }
             let rest = end / Self.step + 1 - pages.count
@@ -645,7 +645,7 @@ extension EndToEnd.AlertTests {
             var left: Double?
             if let last = values[values.count - 1] {
                 let growth = scene.continues && isCounter ? max(0, last - (values[values.count - 2] ?? 0)) : 0
-                // The notation a+bxn has n values after a.
+                // In promtool's notation, a+bxn is a, and n more values.
                 texts[texts.count - 1] = "\(text(last, name))+\(text(growth))x\(rest)"
                 if isCounter { left = last + growth * Double(rest) }
             } else {
@@ -656,7 +656,7 @@ extension EndToEnd.AlertTests {
         }
 
         private func text(_ value: Double, _ name: String = "") -> String {
-            // The time of promtool begins at 0.
+            // In promtool, the time begins at 0.
             let isTime = name.hasPrefix("process_start_time_seconds")
             let value = isTime ? value - recording.start + Double(Self.begin) : value
             return value == value.rounded() ? String(format: "%.0f", value) : String(format: "%.3f", value)

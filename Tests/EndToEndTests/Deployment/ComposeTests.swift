@@ -15,7 +15,7 @@ extension EndToEnd {
             page = try DeployFolder.text("compose.yaml")
         }
 
-        /// Replaces the hosts and folders of containers with those of this machine.
+        /// Returns a text with this machine's hosts and folders instead of those of containers.
         private static func here(_ text: String, _ places: KeyValuePairs<String, String>) -> String {
             places.reduce(text) { $0.replacing($1.key, with: $1.value) }
         }
@@ -64,7 +64,7 @@ extension EndToEnd {
             #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
             #expect(curl.output.contains(example[2]) && curl.output.contains(#""accepted":true"#), "\(curl.output)")
             for worker in workers {
-                // The worker does not handle signals before that.
+                // Before this, the worker does not handle signals.
                 try await eventually("it works") { worker.errors.contains("started") }
                 worker.send(SIGTERM)
                 #expect(try await worker.wait() == .exited(0), "\(worker.errors)")
@@ -127,7 +127,7 @@ extension EndToEnd {
                     #expect(try port.text().hasPrefix("127.0.0.1:"), "\(service)")
                 }
             }
-            // Production uses neither the simulator nor its files.
+            // A worker in production uses neither the simulator nor its files.
             let production = try services.texts("worker-production/environment")
             #expect(production.values.allSatisfy { !$0.contains("simulator") })
             #expect(throws: ChildProcess.Failure.self) { try services.at("worker-production/depends_on/simulator") }
@@ -150,7 +150,7 @@ extension EndToEnd {
             #expect(secrets == ["signing-key"])
             #expect(try compose.keys("secrets") == secrets)
             try await CommandLineTests.run(["config", "--given"], environment: environment).succeeds()
-            // The commands at the top of the file set the other variables.
+            // The commands at the top of the file set these variables.
             for variable in ["KEY", "KEY_ID", "TEAM_ID", "TOPIC"] {
                 #expect(page.contains(" APNS_WORKER_\(variable)="), "\(variable)")
             }
@@ -166,7 +166,7 @@ extension EndToEnd {
             for worker in ["worker", "worker-production"] {
                 let alias = try services.text("\(worker)/networks/default/aliases/0")
                 #expect(try scraped.text("names/0") == alias)
-                // The port of the image, on all addresses.
+                // The image's port listens on all addresses.
                 #expect(try services.text("\(worker)/environment/APNS_WORKER_ADMIN_HOST") == "0.0.0.0")
             }
             let port = try scraped.text("port")

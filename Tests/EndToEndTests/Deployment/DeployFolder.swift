@@ -9,7 +9,7 @@ enum DeployFolder {
 
     static func yaml(_ name: String) throws -> YAMLNode { try YAMLNode(text(name), name) }
 
-    /// Returns the settings of a unit in order, without the names of the sections.
+    /// Returns the settings of a systemd unit in order, without the names of its sections.
     static func unit(_ name: String) throws -> [(key: String, value: String)] {
         try text("systemd/\(name)").split(separator: "\n").filter { !$0.hasPrefix("#") }.compactMap { line in
             let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -18,7 +18,7 @@ enum DeployFolder {
     }
 }
 
-/// A node of a YAML file. A missing node is an error that names its path.
+/// A node of a YAML file. If a node is missing, the error has its path.
 struct YAMLNode {
     let node: Node
     let path: String
@@ -35,7 +35,7 @@ struct YAMLNode {
         self.path = path
     }
 
-    /// Returns the node at a path of names separated by slashes; a number selects an element of a list.
+    /// Returns the node at a path. Slashes separate names, and a number selects an element of a list.
     func at(_ names: String) throws -> YAMLNode {
         var place = self
         for name in names.split(separator: "/").map(String.init) {
@@ -62,7 +62,7 @@ struct YAMLNode {
         try value(names, "mapping") { $0.mapping?.keys.compactMap(\.string) }
     }
 
-    /// Returns the members of a mapping whose values are strings.
+    /// Returns the members of a mapping that are texts.
     func texts(_ names: String = "") throws -> [String: String] {
         let members = try value(names, "mapping") { $0.mapping }.compactMap { key, value in
             key.string.flatMap { key in value.scalar.map { (key, $0.string) } }
@@ -70,7 +70,6 @@ struct YAMLNode {
         return Dictionary(members, uniquingKeysWith: { $1 })
     }
 
-    /// Returns the node as the text of a file.
     func yaml() throws -> String { try Yams.serialize(node: node) }
 
     private func value<Value>(_ names: String, _ kind: String, _ get: (Node) -> Value?) throws -> Value {

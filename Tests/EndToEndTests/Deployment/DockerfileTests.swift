@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("The image")
     struct DockerfileTests {
-        /// Returns the instructions with their arguments; continued lines are joined.
+        /// Returns the instructions of the Dockerfile with their arguments. Joins continued lines.
         private static func instructions() throws -> [(name: String, rest: String)] {
             let lines = try DeployFolder.text("Dockerfile").split(separator: "\n").filter {
                 !$0.drop { $0 == " " }.hasPrefix("#")
@@ -80,7 +80,7 @@ extension EndToEnd {
                 variable.first == "APNS_WORKER_ADMIN_PORT"
                     && instructions.contains { $0 == ("EXPOSE", String(variable[1])) })
             #expect(instructions.contains { $0 == ("USER", "65532:65532") })
-            // A free port, because the image's may be in use here.
+            // The port of the image may be in use on this machine.
             let environment = ["APNS_WORKER_ADMIN_PORT": "\(try RedisServer.freePort())"]
             let arguments = command.split(separator: " ").map(String.init)
             try await CommandLineTests.run(arguments, environment: environment).fails(1)

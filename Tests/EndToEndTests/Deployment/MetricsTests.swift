@@ -65,13 +65,13 @@ extension EndToEnd {
                 jobCount("delivered") == 217 + Double(more) && jobCount("invalid_token") == 23 && jobCount("mixed") == 1
             )
             #expect(jobCount("retried") == retries && jobCount("dead") == 9)
-            // The last failures are no retries.
+            // The last failures are not followed by retries.
             let claimed = Double(jobs.count + more) + retries - 4
             #expect(page.value("apns_worker_jobs_claimed_total", ["queue": "default"]) == claimed)
 
             let answered = page.value("apns_worker_send_seconds_count", ["app": "default"])
             #expect(answered == page.value("apns_worker_requests_total"))
-            // Each sent notification is counted once: retries have waited for another reason.
+            // Each notification that was sent is counted once. Retries are not counted, because they waited for other reasons.
             #expect(page.value("apns_worker_queue_seconds_count", ["queue": "default"]) == Double(ends) - 5)
             #expect(try #require(page.value("apns_worker_send_seconds_sum", ["app": "default"])) > 0)
             #expect(page.value("apns_worker_app_state", ["app": "default", "state": "sending"]) == 1)
@@ -81,10 +81,10 @@ extension EndToEnd {
             #expect(page.value("apns_worker_redis_up", ["queue": "default"]) == 1)
             #expect(page.value("apns_worker_ready") == 1)
             #expect(try #require(page.value("apns_worker_provider_token_age_seconds", ["app": "default"])) < 3600)
-            // A lane without claims may have none.
+            // A lane without claims may have no such metric.
             #expect((1...2).contains(page.families["apns_worker_lease_age_seconds"]?.samples.count ?? 0))
 
-            // No device token and no payload.
+            // The page has neither a device token nor a payload.
             #expect(!text.contains(/[0-9a-f]{32}/) && !text.contains("Hello") && !text.contains("NewReason"))
             #expect(try await Promtool.check(text).isEmpty)
             #expect(page.families.values.allSatisfy { $0.help?.isEmpty == false })
@@ -113,7 +113,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(4, members: #""enqueued_at":\#(enqueued),"#))
             let worker = try WorkerProcess(redis, simulator, ["--admin-port", "0"])
             let port = try await worker.adminPort()
-            // The first scrape may precede the connection to Redis; Redis is asked every ten seconds.
+            // The first page may come before the worker's first look at Redis, which it repeats every ten seconds.
             try await eventually("the queue has been looked at") {
                 try await Self.page(port).value("apns_worker_queue_paused", ["queue": "default"]) == 1
             }
@@ -185,10 +185,10 @@ extension EndToEnd {
             for isOpen in [false, true] {
                 let worker = try WorkerProcess(redis, simulator, isOpen ? ["--admin-port", "0"] : [])
                 try await worker.logs("started")
-                // 127.0.0.1 in the kernel's own spelling.
+                // This is 127.0.0.1 as the kernel writes it.
                 let expected =
                     isOpen ? ["0100007F:" + String(try await worker.adminPort(), radix: 16, uppercase: true)] : []
-                // The kernel may omit a socket from its list while others open and close.
+                // The kernel's list may lack a socket while others open and close.
                 try await eventually("it listens on \(expected)") {
                     try worker.listeningAddresses().map { $0.replacing(/:0+/, with: ":") } == expected
                 }
@@ -216,7 +216,7 @@ extension EndToEnd {
             try await eventually("it is ready") {
                 try await CommandLineTests.run(["health", "--ready", "--admin-port", port]).ending == .exited(0)
             }
-            // As in a container: the port is in the environment, which overrides the file.
+            // As in a container, the port is in the environment, which overrides the file.
             let alive = try await CommandLineTests.run(
                 ["health"], environment: ["APNS_WORKER_ADMIN_PORT": port, "APNS_WORKER_CONFIG": "/nowhere.yaml"])
             #expect(alive.ending == .exited(0) && alive.output == "alive\n" && alive.errors.isEmpty)
@@ -253,7 +253,7 @@ extension EndToEnd {
 }
 
 extension WorkerProcess {
-    /// The port from its log.
+    /// Returns the admin port from the log.
     func adminPort() async throws -> Int {
         try await logs("admin_port_opened")
         let line = lines(of: "admin_port_opened").first ?? ""
@@ -261,25 +261,25 @@ extension WorkerProcess {
         return try #require(Int(match.1))
     }
 
-    /// Returns the TCP addresses on which it listens, as written by the kernel. Must run as root, because the process's
-    /// memory and files are private.
+    /// Returns the TCP addresses on which the process listens, as the kernel writes them. Works only for root, because others can't read
+    /// the process' open files.
     fileprivate func listeningAddresses() throws -> [String] {
         let process = "/proc/\(process.processIdentifier)"
         let own = Set(
             try FileManager.default.contentsOfDirectory(atPath: process + "/fd").compactMap {
-                // A socket that has since been closed does not matter.
+                // A descriptor may have been closed meanwhile.
                 try? FileManager.default.destinationOfSymbolicLink(atPath: "\(process)/fd/\($0)")
             })
         return try ["tcp", "tcp6"].flatMap { family in
             try Self.sockets("\(process)/net/\(family)").compactMap { fields -> String? in
-                // 0A is the state LISTEN.
+                // 0A means LISTEN.
                 guard fields.count > 9, fields[3] == "0A", own.contains("socket:[\(fields[9])]") else { return nil }
                 return fields[1]
             }
         }
     }
 
-    /// Reads the kernel's list of sockets line by line: it has thousands of lines after some tests, and has no size.
+    /// Reads the kernel's list of sockets line by line. The file has no size, and thousands of lines after some tests.
     private static func sockets(_ path: String) throws -> [[String]] {
         guard let file = fopen(path, "r") else { throw ChildProcess.Failure(description: "\(path) cannot be read") }
         defer { fclose(file) }
@@ -293,7 +293,6 @@ extension WorkerProcess {
 }
 
 extension ChildProcess {
-    /// Stops the process, and waits for its end.
     fileprivate func stopAndWait() async throws -> Ending {
         send(SIGTERM)
         return try await wait()

@@ -19,7 +19,7 @@ extension EndToEnd {
                 Dashboard.self, from: Data(contentsOf: DeployFolder.url("helm/apns-worker/files/dashboard.json")))
         }
 
-        /// Returns all expressions of the dashboard, with its variables replaced by values.
+        /// Returns all expressions of the dashboard with values in place of its variables.
         private static func panelExpressions() throws -> [String] {
             let dashboard = try dashboard()
             let panels = dashboard.panels.flatMap { $0.targets ?? [] }.map(\.expr)
@@ -57,7 +57,7 @@ extension EndToEnd {
         func jobs() throws {
             for expression in try Self.alertExpressions() {
                 let labels = expression.matches(of: /\b(?:by|on) \(([^)]*)\)/).map(\.1)
-                // The whole of `absent()` is for Prometheus.
+                // Nothing else than Prometheus' label `job` may be in `absent()`.
                 #expect(labels.allSatisfy { $0.hasPrefix("job") || $0.isEmpty }, "\(expression)")
                 #expect(expression.matches(of: /\b(?:sum|max|min|count)\b(?! by )/).isEmpty, "\(expression)")
             }
@@ -79,7 +79,7 @@ extension EndToEnd {
 
         @Test("every metric in the files is one that a worker has")
         func names() async throws {
-            // Without maxmemory there is no metric for the limit.
+            // Without maxmemory, the worker reports no metric for the limit.
             let redis = try RedisServer(arguments: ["--maxmemory", "1gb"])
             let simulator = try await SimulatorProcess(
                 gateway: [], options: ["--client-ca", try TestCertificates.path("ca.pem")])
@@ -113,7 +113,7 @@ extension EndToEnd {
                 (expressions + definitions + [keda]).flatMap { $0.matches(of: /\b(?:apns_worker|process)_[a-z_]+/) }
                     .map { String($0.0) })
             #expect(named.count > 25)
-            // This metric is reported only if it is not 0, so its name is read from the source.
+            // A worker reports this metric only if it is not 0, so the test reads its name from the source.
             let rare = "metric_series_dropped_total"
             let metrics = Repository.root.appending(path: "Sources/PushWorker/Process/WorkerMetric.swift")
             #expect(try String(contentsOf: metrics, encoding: .utf8).contains("\"\(rare)\""))

@@ -3,11 +3,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The parts of `scripts/package` that need no release build. `scripts/package test` builds, installs and starts
-    /// the packages.
+    /// Those parts of `scripts/package` that need no release build. `scripts/package test` builds and installs packages, and starts their
+    /// programs.
     @Suite("Packages")
     struct PackageTests {
-        /// Returns the names of the manual pages of a command and of its subcommands.
+        /// Returns the names of the manual pages of a command and its subcommands.
         private static func pages(_ command: DocumentedCommand, _ parents: [String] = []) -> [String] {
             let names = parents + [command.commandName]
             return ["\(names.joined(separator: "-")).1"] + command.children.flatMap { pages($0, names) }
@@ -75,7 +75,7 @@ extension EndToEnd {
         @Test("an archive of the commit names it in the file that programs read")
         func commit() async throws {
             let root = Repository.root.path
-            // A source that is not a clone is already an archive.
+            // A source without .git is already an archive.
             guard FileManager.default.fileExists(atPath: "\(root)/.git") else { return }
             let commit = try await Self.output("git", ["-C", root, "rev-parse", "HEAD"])
             let archive = "git -C \"$1\" archive HEAD Sources/PushWorker/Build/commit.txt | tar --extract --to-stdout"
@@ -126,7 +126,7 @@ extension EndToEnd {
                 #expect(first.contains("\"location\" : \"\(version[3])\""))
                 #expect(first.contains("\"version\" : \"\(version[1])\""))
             }
-            // A commit that a mirror has for the same version stays; another version does not.
+            // If only the commit differs, as with a mirror, the version stays. If the version differs, it is corrected.
             try first.replacing(/"revision" : "[0-9a-f]*"/, with: "\"revision\" : \"0\"").write(
                 to: resolved, atomically: true, encoding: .utf8)
             _ = try await Self.output("bash", script)
@@ -156,7 +156,7 @@ extension EndToEnd {
                 let bomFormat, specVersion: String, metadata: Metadata, components: [Component]
             }
             let folder = try TemporaryFolder()
-            // Its name in Debian 13.
+            // The package is libssl3t64 in Debian 13.
             let ssl = FileManager.default.fileExists(atPath: "/usr/share/doc/libssl3t64") ? "libssl3t64" : "libssl3"
             try folder.write("libc6 (>= 2.36), \(ssl) (>= 3.0.0), libgcc-s1 | libc6 (<< 1)\n", as: "depends")
             try folder.write("0.1.0+abc\n", as: "version")

@@ -29,7 +29,7 @@ extension EndToEnd {
             ]
         }
 
-        /// Makes a certificate for the topics that Apple gives an app.
+        /// Makes a certificate with the topics that Apple gives an app's certificate.
         private func byCertificate(_ workshop: OpenSSLWorkshop) throws -> [String] {
             try workshop.certificate(
                 "push", subject: "/UID=com.example.app/CN=Apple Push Services: com.example.app",
@@ -86,7 +86,7 @@ extension EndToEnd {
         @Test("the same for a certificate")
         func certificate() async throws {
             let simulator = try await simulator(["--client-ca", TestCertificates.path("ca.pem")])
-            // It keeps its files for as long as it lives.
+            // The object must live as long as its files are used.
             let workshop = try OpenSSLWorkshop()
             defer { withExtendedLifetime(workshop) {} }
             let (ending, process) = try await probe(simulator.port, byCertificate(workshop) + ["--yes"])

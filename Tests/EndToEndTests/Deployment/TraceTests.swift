@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Traces")
     struct TraceTests {
-        /// A collector of traces in Python, which checks each request against the specification.
+        /// A collector of traces in Python. It checks each request against the specification.
         private struct Collector: Sendable {
             struct Request: Decodable { let path: String, token: String?, status: Int, spans: [Span] }
             struct Span: Decodable {
@@ -23,11 +23,11 @@ extension EndToEnd {
 
             var requests: [Request] { get throws { try receiver.requests(Request.self) } }
 
-            /// The spans that it accepted.
+            /// The spans of the accepted requests.
             var spans: [Span] { get throws { try requests.filter { $0.status == 200 }.flatMap(\.spans) } }
         }
 
-        /// The trace and the producer's span of a number.
+        /// Returns the trace and the producer's span of a job's number.
         private static func context(_ number: Int) -> (trace: String, span: String) {
             (
                 String(repeating: "0", count: 24) + String(format: "%08x", 0xAA00 + number),
@@ -59,7 +59,7 @@ extension EndToEnd {
                 Self.job(3, prefix: "5"),
                 TestJob.fanOut(
                     (20..<23).map { TestJob.token("a", $0) }, #""id":"job-4","# + Self.traceparent(4, flags: "03")),
-                // Not sampled, not valid, not there.
+                // These jobs have traces that are not sampled, not valid, or missing.
                 Self.job(5, flags: "00"), Self.job(6, flags: "0e"), Self.job(7, flags: "zz"),
                 TestJob.text(TestJob.token("a", 8)),
             ])
@@ -81,7 +81,7 @@ extension EndToEnd {
                 #expect((waits + sent).allSatisfy { $0.links == [producer] })
                 #expect(waits.allSatisfy { $0.parent == producer && $0.kind == 5 && $0.failure == nil })
                 #expect(sent.allSatisfy { $0.kind == 3 && $0.attributes["messaging.message.id"] == "job-\(number)" })
-                // The first request follows the wait; a retry has none.
+                // The span of the first request follows that of the wait; a retry has no wait.
                 let parents = Set(sent.compactMap(\.parent))
                 #expect(parents.isSuperset(of: waits.map(\.id)))
                 #expect(parents.subtracting(waits.map(\.id)) == (number == 3 ? [producer] : []))
@@ -97,7 +97,7 @@ extension EndToEnd {
                 ])
             #expect(of(2, "apns.request").map(\.failure) == ["410 Unregistered"])
             #expect(of(3, "apns.request").compactMap(\.failure) == ["503 ServiceUnavailable"])
-            // No device token and no payload.
+            // The requests have neither a device token nor a payload.
             #expect(!collector.receiver.process.output.contains("Hello"))
             for token in [TestJob.token("a", 1), TestJob.token("dead", 2), TestJob.token("a", 20)] {
                 #expect(!collector.receiver.process.output.contains(token))

@@ -32,7 +32,7 @@ extension EndToEnd {
             try #require(JSONSerialization.jsonObject(with: Data(job)) as? NSDictionary)
         }
 
-        /// Returns a job that was made from flags without its time, and the time.
+        /// Returns a job without its time, and the time.
         private static func enqueued(_ job: [UInt8]?) throws -> (job: NSDictionary, at: Double) {
             let all = try object(try #require(job))
             let time = try #require(all["enqueued_at"] as? Double)
@@ -131,7 +131,7 @@ extension EndToEnd {
                 "enqueue", "--prefix", "p", "--queue", "q", "--token", "ab", "--payload", #"{"a": 1}"#,
             ]).succeeds().begins("enqueued 1 job on q, id ")
             let text = try #require(try redis.run("LINDEX", "p:{q}:jobs", "0").text)
-            // The payload is unchanged.
+            // The payload must be unchanged.
             let job = /{"id":"[0-9a-f]{24}","token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/
             #expect(text.wholeMatch(of: job) != nil, "\(text)")
         }

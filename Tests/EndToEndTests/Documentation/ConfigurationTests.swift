@@ -30,7 +30,7 @@ extension EndToEnd {
             return Dictionary(uniqueKeysWithValues: lines.map { ($0.key, $0) })
         }
 
-        /// Expects the values that `config` prints, some with their sources in parentheses.
+        /// Expects the values that `config` prints. Some have their sources in parentheses.
         @discardableResult
         private static func expect(
             _ expected: [String: String], from yaml: String, flags: [String] = [], environment: [String: String] = [:],
@@ -55,7 +55,7 @@ extension EndToEnd {
                 [
                     "lease": "10s (--lease)", "retry_base": "25ms (APNS_WORKER_RETRY_BASE)",
                     "retry_cap": "30ms (line 7)", "max_attempts": "10 (default)",
-                        // An empty variable is none.
+                        // An empty variable counts as none.
                 ], from: "lease: 8000\nretry_base: 20\nretry_cap: 30", flags: ["--lease", "10000"],
                 environment: ["APNS_WORKER_LEASE": "9000", "APNS_WORKER_RETRY_BASE": "25"])
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
@@ -159,7 +159,7 @@ extension EndToEnd {
                 ).succeeds("127.0.0.1:7777/3", "key_base64").lacks(
                     "pa55word", String(key.base64EncodedString().prefix(20)))
             }
-            // The same with variables.
+            // Variables must give the same settings.
             let byVariable = try await Self.settings(
                 ["--given"],
                 environment: [
@@ -172,7 +172,7 @@ extension EndToEnd {
 
         // MARK: Mistakes
 
-        /// Files, and the lines and sentences of their errors.
+        /// Files with a mistake, and the line and the sentence of each error.
         static let mistakes: [(yaml: String, sentence: String)] = [
             ("lease: 8000\nmax_attemps: 3", "2: unknown setting `max_attemps`; did you mean `max_attempts`?"),
             ("redis_url: redis://x", "1: unknown setting `redis_url`; did you mean `redis.url`?"),
@@ -216,8 +216,7 @@ extension EndToEnd {
             ("a: 1\n\nlease: \u{7}", "3:8: not valid YAML: control characters are not allowed"),
             ("\tlease: 8s", "1:1: not valid YAML: found character that cannot start any token"),
             ("? [a]\n: b", "1: a key must be a word"),
-            // Hostile files must fail at once: deep nesting, and ten lists of ten aliases each, which are ten billion
-            // values.
+            // Hostile files must fail at once. They have deep nesting, or ten lists of ten aliases each, which are ten billion values.
             (String(repeating: "[", count: 1_000_000), "1: nested more than 100 levels deep"),
             (String(repeating: "? ", count: 500_000), "1: nested more than 100 levels deep"),
             (expanding, "7: with its aliases, the file has more than 1000000 values"),

@@ -4,8 +4,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Runs the commands of each page, in order, in their own network and folder, with a Redis on port 6379. They run
-    /// as printed, including the ports.
+    /// Runs the commands of each page in order, as printed, including the ports. Each page has its own network and folder, and a Redis on
+    /// port 6379.
     @Suite("The commands of the documentation", .enabled(if: Sandbox.isPermitted, "unshare(1) is not permitted here"))
     struct DocumentationCommandTests {
         @Test("run and print the output that the page shows", arguments: DocumentationPage.names)
@@ -40,8 +40,8 @@ extension EndToEnd {
             }
         }
 
-        /// Returns a line without the parts that differ between runs: times, rates, the use of memory, identifiers, process
-        /// IDs, and the width of columns. All other numbers are the page's.
+        /// Returns a line without the parts that differ between runs: times, rates, use of memory, identifiers, process IDs, and widths
+        /// of columns. All other numbers must be those of the page.
         private static func shape(_ line: String) -> String {
             let number = /[0-9]+([.,][0-9]+)*/
             return line.replacing(/[0-9a-f]{8}-[0-9a-f-]{27}/, with: "#").replacing(/\b[0-9a-f]{8,}\b/, with: "#")
@@ -66,7 +66,7 @@ extension EndToEnd {
                 .replacing(/[ ]+/, with: " ").trimmingCharacters(in: .whitespaces)
         }
 
-        /// True if a line matches what the page shows, in which `…` stands for any text.
+        /// True if a line matches the page's line, where `…` stands for any text.
         private static func matches(_ line: String, _ shown: String) -> Bool {
             var rest = line[...]
             let pieces = shown.split(separator: "…", omittingEmptySubsequences: false)
@@ -141,8 +141,7 @@ private struct Sandbox {
         script = lines.joined(separator: "\n") + "\n"
     }
 
-    /// Runs all steps.
-    /// - Returns: the step that failed with the end of its output, or `nil`.
+    /// - Returns: the step that failed, with the end of its output; `nil` if all succeed.
     func run() async throws -> String? {
         let file = try folder.write(script, as: "script")
         let process = try ChildProcess("unshare", Self.unshare + ["bash", file])
@@ -151,7 +150,7 @@ private struct Sandbox {
     }
 
     func output(of step: Int) throws -> [String] {
-        // A line of progress ends by being erased.
+        // Drops erased lines of progress.
         try String(contentsOf: folder.url.appending(path: "outputs/\(step)"), encoding: .utf8).split(separator: "\n")
             .map { String($0).replacing(/.*\r\u{1B}\[K/, with: "") }
     }

@@ -13,7 +13,7 @@ struct DocumentationPage: Sendable {
         text = try Repository.text(name)
     }
 
-    /// The pages at the top of the repository and all of docs/.
+    /// The pages in the root of the repository and in docs/.
     static let names: [String] = {
         let docs =
             (try? FileManager.default.contentsOfDirectory(atPath: Repository.path("docs")))
@@ -62,25 +62,25 @@ struct DocumentationStep {
 
     let line: Int
     let action: Action
-    /// The output that the page shows; empty if it shows none, or an example.
+    /// The output on the page; empty if there is none, or if it is an example.
     var shown: [String] = []
 }
 
 extension DocumentationPage {
-    /// The pages whose commands work as a reader types them, from the first to the last. `scripts/package test` types
-    /// them in a new Debian.
+    /// The commands of these pages work as a reader types them, from the first to the last page. `scripts/package test` types them in a
+    /// new Debian.
     static let typedPages = ["README.md", "docs/getting-started.md", "docs/operating.md", "docs/campaigns.md"]
 
-    /// The steps of the page, in order.
+    /// Returns the steps of the page in order.
     ///
-    /// Each line of a `console` block that starts with `$ ` is a command; the lines below it are its output. A comment
-    /// on the line before a block changes that:
+    /// In a `console` block, each line that starts with `$ ` is a command, and the lines below it are its output. A comment on the line
+    /// before a block changes this:
     ///
     /// - `<!-- not run: REASON -->`: the block is not run.
-    /// - `<!-- output: example -->`: the block is run, and its output is not compared.
-    /// - `<!-- file: NAME -->`: the block is written to a file. A Python block is run unless it has this mark.
-    /// - `<!-- run: COMMAND -->` is on a separate line, with a command that the reader does not see. In
-    ///   ``typedPages``, such commands only wait, as a person who types does.
+    /// - `<!-- output: example -->`: the block is run, but its output is not compared.
+    /// - `<!-- file: NAME -->`: the block is written to a file. A Python block without this mark is run.
+    /// - `<!-- run: COMMAND -->` is a line by itself, with a command that the reader does not see. In ``typedPages``, such commands only
+    ///   wait, as a person who types does.
     func steps() throws -> [DocumentationStep] {
         var steps: [DocumentationStep] = []
         var mark: Mark?
@@ -131,7 +131,7 @@ extension DocumentationPage {
             if let open = command, open.text.hasSuffix("\\") {
                 command = (open.line, String(open.text.dropLast()) + line)
             } else if let open = command, open.text.hasPrefix("for "), !open.text.contains("\n  done") {
-                // The lines of a loop.
+                // A loop has several lines.
                 command = (open.line, "\(open.text)\n\(line)")
             } else if line.hasPrefix("$ ") {
                 if let command { steps.append(step(command.text, command.line)) }

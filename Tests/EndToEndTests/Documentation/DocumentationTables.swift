@@ -10,10 +10,10 @@ import TestSupport
 @testable import PushWorker
 @testable import apns_worker
 
-/// The tables of the documentation that are generated from the code.
+/// The tables of the documentation that are made from the code.
 ///
-/// A page contains each of them between `<!-- generated: NAME -->` and `<!-- end -->`. ``DocumentationReferenceTests``
-/// compares them, and writes them if `UPDATE_DOCS=1` is in its environment.
+/// A page has each table between `<!-- generated: NAME -->` and `<!-- end -->`. ``DocumentationReferenceTests`` compares the tables, and
+/// writes them if the variable `UPDATE_DOCS` is 1.
 enum DocumentationTables {
     static func table(_ name: String) async throws -> String {
         switch name {
@@ -57,7 +57,6 @@ enum DocumentationTables {
         }
     }
 
-    /// Returns a Markdown table.
     static func table(_ columns: [String], _ rows: [[String]]) -> String {
         let lines = [columns, columns.map { _ in "---" }] + rows.map { $0.map { $0.replacing("|", with: "\\|") } }
         return lines.map { "| " + $0.joined(separator: " | ") + " |\n" }.joined()
@@ -65,7 +64,6 @@ enum DocumentationTables {
 
     // MARK: Problems
 
-    /// The runbook: all problems, by the part of the fleet that has them.
     private static var pushTypes: String {
         func names(_ members: PayloadFacts.Members) -> String {
             PayloadMember.allCases.filter { members.contains(.init($0)) }.map { "`\($0.name)`" }.joined(separator: ", ")
@@ -347,7 +345,7 @@ enum DocumentationTables {
         return try keyTable("SharedKeys", names)
     }
 
-    /// Returns the keys of a type with the documentation of its members, which begins with the Redis type in capitals.
+    /// Returns the keys of a type, with the comments of its members. A comment begins with the Redis type in capitals.
     private static func keyTable(_ type: String, _ names: [String: String]) throws -> String {
         let file = Repository.root.appending(path: "Sources/PushQueue/Keys/\(type).swift")
         let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map {
@@ -382,15 +380,14 @@ enum DocumentationTables {
 
     // MARK: Members of a job
 
-    /// Returns the members of a job from its JSON Schema, in its order: those up to `truncate`, or the short forms of a
-    /// payload.
+    /// Returns the members of a job in the order of its JSON Schema: those up to `truncate`, or the short forms of a payload.
     private static func members(shortForms: Bool) throws -> String {
         let file = Repository.root.appending(path: "Sources/PushJob/Schema/job.schema.json")
         let text = try String(contentsOf: file, encoding: .utf8)
         guard let schema = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any],
             let properties = schema["properties"] as? [String: [String: Any]]
         else { throw DocumentationError(description: "the schema has no properties") }
-        // A dictionary has no order, so it is taken from the text. The schema's definitions follow the properties.
+        // A dictionary has no order, so the order comes from the text. The schema's definitions follow the properties.
         var named: Set<String> = []
         let order = text.matches(of: /\n    "(\w+)": \{/).map { String($0.1) }.filter {
             properties[$0] != nil && named.insert($0).inserted
@@ -424,7 +421,7 @@ enum DocumentationTables {
             return seen.joined(separator: ", ")
         }
         let types = (schema["type"] as? [String]) ?? [schema["type"] as? String].compactMap { $0 }
-        // The only array of some is PHP's empty one, which stands for an empty object.
+        // If the only array is the empty one, it stands for PHP's empty object.
         let isObject = schema["maxItems"] as? Int == 0
         var text = types.filter { $0 != "null" && !(isObject && $0 == "array") }.joined(separator: " or ")
         if text == "integer", let least = schema["minimum"], let most = schema["maximum"], "\(most)".count < 8 {
@@ -437,7 +434,7 @@ enum DocumentationTables {
 
 struct DocumentationError: Error, CustomStringConvertible { let description: String }
 
-/// A program's commands, as the argument parser describes them.
+/// The commands of a program, as its argument parser describes them.
 struct DocumentedCommand: Decodable {
     struct Name: Decodable { let kind: String, name: String }
     struct Argument: Decodable {
@@ -465,7 +462,7 @@ struct DocumentedCommand: Decodable {
         try Self(help: try await EndToEnd.CommandLineTests.run(["--experimental-dump-help"], of: program).output)
     }
 
-    /// The subcommands that users see.
+    /// The subcommands in the help.
     var children: [DocumentedCommand] {
         (subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
     }
@@ -484,7 +481,7 @@ struct DocumentedCommand: Decodable {
             + DocumentationTables.table(["Command", "Purpose"], leaves().map { $1.row([commandName] + $0) }) + "\n"
     }
 
-    /// The commands that do something, with their names.
+    /// The commands without subcommands, with their names.
     func leaves(_ path: [String] = []) -> [(path: [String], command: DocumentedCommand)] {
         children.isEmpty ? [(path, self)] : children.flatMap { $0.leaves(path + [$0.commandName]) }
     }

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("docs/apns.md")
     struct DocumentationTests {
-        /// A Markdown table of a page, with each row by its column names.
+        /// A Markdown table of a page. A row has its cells by the names of the columns.
         private struct Table {
             let columns: [String]
             var rows: [[String]] = []
@@ -34,7 +34,7 @@ extension EndToEnd {
             return tables
         }
 
-        /// Returns all tests as `Suite.function`. A file's functions count as tests of each type in it.
+        /// Returns all tests as `Suite.function`. In a file with several types, each function counts as a test of each type.
         private func tests() throws -> Set<String> {
             let folder = Repository.path("Tests")
             var tests: Set<String> = []
@@ -67,7 +67,7 @@ extension EndToEnd {
             for row in truths.flatMap(\.rows) {
                 let names = (row.last ?? "").matches(of: /`([^`]+)`/).map { String($0.1) }
                 #expect(!names.isEmpty, "no test: \(row[0])")
-                // Without the thousands of names in the message.
+                // Otherwise the message would have thousands of names.
                 let missing = names.filter { !tests.contains($0) }
                 #expect(missing.isEmpty, "\(row[0]): there is no such test")
             }

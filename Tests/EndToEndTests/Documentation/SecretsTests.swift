@@ -5,16 +5,15 @@ import Testing
 @testable import apns_worker
 
 extension EndToEnd {
-    /// The text of a key wherever a setting can be given. Whatever a program makes of it, it prints no part of it.
+    /// A key's text is put wherever a setting can be given. Whatever a program makes of the text, it must not print a part of it.
     @Suite("Secrets in the wrong place")
     struct SecretsTests {
-        /// A setting, from the table in the documentation.
+        /// A setting in the table of the documentation.
         private struct Row {
             let name: String
             let flag: String?
             let variable: String
-            /// True if the setting's kind refuses all texts. One message names all such settings, so they share a
-            /// process.
+            /// True if the setting refuses every text. One message names all such settings, so one process can have them all.
             let refusesTexts: Bool
         }
 
@@ -35,7 +34,7 @@ extension EndToEnd {
             }
         }
 
-        /// The key as it is, as one line, as base64, and its contents alone.
+        /// Returns the key in several forms: as it is, in one line, as base64, and only its contents.
         private static func forms() throws -> [String] {
             let pem = try String(contentsOfFile: TestCertificates.path("AuthKey_ABC123DEFG.p8"), encoding: .utf8)
             let lines = pem.split(separator: "\n")
@@ -45,8 +44,7 @@ extension EndToEnd {
             ]
         }
 
-        /// Returns the parts of the secret that a text must not have: any 16 characters in a row, without those that
-        /// all keys have in common.
+        /// Returns the parts of the secret that no text may have: each 16 characters in a row, except those that all keys have.
         private static func parts(_ forms: [String]) -> [String] {
             let all = forms.flatMap { form in
                 form.split(whereSeparator: \.isWhitespace).flatMap { word in
@@ -56,7 +54,7 @@ extension EndToEnd {
             return all.filter { !$0.contains("PRIVATE") && !$0.contains("BEGIN") }
         }
 
-        /// Returns a configuration file whose members have a value.
+        /// Returns a configuration file in which all these members have the value.
         private static func yaml(_ names: [String], _ value: String) throws -> String {
             let quoted = try String(decoding: JSONEncoder().encode(value), as: UTF8.self).replacing("\\/", with: "/")
             let paths = names.map { $0.split(separator: ".") }
@@ -67,7 +65,7 @@ extension EndToEnd {
                 }.joined()
         }
 
-        /// Returns a part that a text has.
+        /// Returns the first part that the text has.
         private static func leak(_ text: String, _ parts: [String]) -> String? {
             let text = Data(text.utf8)
             return parts.first { text.end(of: $0) != nil }
@@ -82,7 +80,7 @@ extension EndToEnd {
             return (process.output + process.errors, ending)
         }
 
-        /// The commands that read settings, with what makes them end soon.
+        /// The commands that read settings, with arguments that make them end soon.
         private static let commands = [
             ["config"], ["config", "--json"], ["check", "--no-connect"], ["run", "--exit-when-done"],
             ["feedback", "--timeout", "1s"], ["status", "--timeout", "1s"], ["channels", "list"],
@@ -96,7 +94,7 @@ extension EndToEnd {
             let parts = Self.parts(forms)
             #expect(rows.count > 60 && parts.count > 60)
             let redis = try RedisServer()
-            // With what the message must name.
+            // `names` is what the message must name.
             var runs: [(arguments: [String], environment: [String: String], names: [String])] = []
             let refusing = rows.filter(\.refusesTexts)
             #expect(refusing.count > 40)
@@ -105,14 +103,14 @@ extension EndToEnd {
                 let variables = refusing.map(\.variable)
                 let flags = refusing.compactMap(\.flag)
                 let environment = Dictionary(uniqueKeysWithValues: variables.map { ($0, form) })
-                // `health` prints one line.
+                // `health` prints one line, so it can't name all settings.
                 for command in Self.commands where command != ["health"] {
                     runs.append((command, environment, variables))
                 }
                 let files = variables.map { $0 + "_FILE" }
                 runs.append((["config"], Dictionary(uniqueKeysWithValues: files.map { ($0, form) }), files))
                 runs.append((["run", "--exit-when-done"] + flags.map { "\($0)=\(form)" }, [:], flags))
-                // A value that begins with a dash is taken for a flag.
+                // The parser takes a value that begins with a dash for a flag.
                 runs.append((["config"] + flags.flatMap { [$0, form] }, [:], form.hasPrefix("-") ? [] : flags))
                 for suffix in ["", "_file"] {
                     let members = refusing.map { $0.name + suffix }
@@ -124,7 +122,7 @@ extension EndToEnd {
                 for (number, form) in forms.enumerated() {
                     let command = Self.commands[(index + number) % Self.commands.count]
                     let isShared = row.refusesTexts
-                    // Forms in turn, so that the test takes less than a minute.
+                    // Each setting gets only one form, so that the test takes less than a minute.
                     let turn = (number - index % forms.count + forms.count) % forms.count
                     let isTried = isShared ? command == ["health"] : turn < 3
                     if isTried { runs.append((command, [row.variable: form], [])) }
@@ -230,7 +228,7 @@ extension EndToEnd {
                     ])
                 texts.append((command[0], text))
             }
-            // All keys, as Redis would send them to a replica.
+            // Everything in Redis, as a replica would get it.
             let connection = try redis.connect()
             for key in try connection.run("KEYS", "*").strings() {
                 texts.append((key, "\(try connection.value(of: key))"))

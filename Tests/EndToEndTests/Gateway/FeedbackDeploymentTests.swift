@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Feedback by systemd, cron and Kubernetes")
     struct FeedbackDeploymentTests {
-        /// Returns the arguments of the command, with /var/lib/apns-worker replaced by another directory.
+        /// Returns the arguments of the command in a file. /var/lib/apns-worker becomes another directory.
         private static func arguments(_ name: String, _ directory: String) throws -> [String] {
             for line in try DeployFolder.text(name).split(separator: "\n") where !line.hasPrefix("#") {
                 if let match = line.firstMatch(of: /args: \[(.*)\]/) {
@@ -33,7 +33,7 @@ extension EndToEnd {
             try await CommandLineTests.run(arguments, environment: scene.environment.merging(elsewhere) { $1 })
                 .succeeds()
             #expect(try scene.has(0..<10))
-            // Each command keeps its records where the deployment keeps its state.
+            // The command keeps its records in the directory of the deployment's state.
             #expect(FileManager.default.fileExists(atPath: scene.spill.path))
         }
 
@@ -43,7 +43,7 @@ extension EndToEnd {
             let named = try DeployFolder.text(file).matches(of: /APNS_WORKER_[A-Z_]+/).map { String($0.0) }
             #expect(named.count > 2)
             for variable in Set(named) {
-                // A whole word, not part of another variable's name.
+                // The variable must be a word, not a part of another variable's name.
                 let isKnown = help.split { !($0.isLetter || $0.isNumber || $0 == "_") }.contains { $0 == variable }
                 #expect(isKnown, "\(variable)")
             }
@@ -54,7 +54,7 @@ extension EndToEnd {
             let folder = try TemporaryFolder()
             let paths = try ["service", "timer"].map { kind in
                 let name = "apns-worker-feedback.\(kind)"
-                // systemd-analyze also checks that the program exists.
+                // systemd-analyze checks that the program exists.
                 let text = try DeployFolder.text("systemd/\(name)")
                 return try folder.write(text.replacing("/usr/local/bin/apns-worker", with: "/bin/true"), as: name)
             }

@@ -54,7 +54,7 @@ extension EndToEnd {
             try await Self.bringBack(text, scene)
         }
 
-        /// Writes the kept records to Redis twice, with other text in between.
+        /// Writes the records from the log to Redis twice, with other lines between them.
         private static func bringBack(_ text: String, _ scene: FeedbackScene) async throws {
             try scene.redis.start()
             try scene.redis.run("HSET", "push:{shared}:registrations", FeedbackScene.token(20), "1900000000000")
@@ -95,7 +95,7 @@ extension EndToEnd {
             process.send(signal)
             #expect(try await process.wait() == .exited(1))
             #expect(process.errors.contains("is stopping"), "\(process.errors)")
-            // All records had arrived or were in flight.
+            // The process may have received only some records.
             let count = try scene.invalidTokens.count
             #expect(process.output.hasPrefix("default: \(count) records: \(count) added"), "\(process.output)")
         }
@@ -110,7 +110,7 @@ extension EndToEnd {
             gate.open()
             try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
             process.send(SIGTERM)
-            // Well before the default of five minutes.
+            // The command does not wait for Redis for five minutes, as it does by default.
             #expect(try await process.wait() == .exited(1))
             #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
             #expect(process.errors.contains("the next run writes them to Redis first"), "\(process.errors)")
@@ -120,14 +120,14 @@ extension EndToEnd {
         func otherApp() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let wrong = try await scene.run(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            // The same status as for other wrong settings.
+            // Other wrong settings have the same status.
             #expect(wrong.ending == .exited(78), "\(wrong.errors)")
             #expect(wrong.errors.contains("com.example.app) is for com.example.app"), "\(wrong.errors)")
             #expect(wrong.errors.contains("not for the topic com.other.app"))
             #expect(wrong.errors.contains("was not read, and keeps its records"))
             #expect(scene.server.peers.isEmpty)
 
-            // One app does not affect the other.
+            // Another app is read although one has a wrong certificate.
             var apps = ["APNS_WORKER_APPS": "shop,news", "APNS_WORKER_TOPIC": ""]
             apps["APNS_WORKER_APPS_SHOP_TOPIC"] = "com.example.app"
             apps["APNS_WORKER_APPS_NEWS_TOPIC"] = "com.other.app"

@@ -58,7 +58,7 @@ extension EndToEnd {
             #expect(isWhole)
             let text = try String(contentsOf: file("environment"), encoding: .utf8)
             let names = Set(text.split(separator: "\n").map { String($0.prefix { $0 != "=" }) })
-            // Shells add the last three.
+            // Shells add PWD, SHLVL and _.
             #expect(names.isSubset(of: ["PATH", "HOME", "LANG", "TZ", "WANTED", "PWD", "SHLVL", "_"]), "\(names)")
             #expect(names.isSuperset(of: ["PATH", "LANG", "TZ", "WANTED"]))
             #expect(text.contains("WANTED=value\n") && !text.contains("s3cret") && !text.contains("redis://"))
@@ -73,7 +73,7 @@ extension EndToEnd {
                 ("/does/not/exist", "ended with status 127"),
             ])
         func badCommands(command: String, words: String) async throws {
-            // More than a pipe can hold.
+            // These records are larger than a pipe's buffer.
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<4000))
             let process = try scene.start("--exec", command, "--timeout", "3s")
             let ending = try await process.wait()

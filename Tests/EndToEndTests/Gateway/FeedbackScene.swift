@@ -3,7 +3,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The parts of a test of `apns-worker feedback`: a service, a Redis, and the settings for both.
+/// A feedback service, a Redis, and the variables with which `apns-worker feedback` uses them.
 struct FeedbackScene {
     let redis: RedisServer
     let server: FeedbackServer
@@ -13,7 +13,7 @@ struct FeedbackScene {
         server = try await FeedbackServer.start(authority: authority, script: script)
     }
 
-    /// Tokens of 32 bytes that differ by a number.
+    /// A token of 32 bytes.
     static func token(_ number: Int) -> String {
         let hex = String(number, radix: 16)
         return String(repeating: "0", count: 64 - hex.count) + hex
@@ -21,14 +21,14 @@ struct FeedbackScene {
 
     static func tokens(_ numbers: Range<Int>) -> Set<String> { Set(numbers.map(token)) }
 
-    /// The time at which a token became invalid, in seconds since 1970.
+    /// When a token became invalid, in seconds since 1970.
     static func seconds(_ number: Int) -> UInt32 { 1_700_000_000 + UInt32(number) }
 
     static func bytes(_ numbers: Range<Int>) -> [UInt8] {
         numbers.flatMap { FeedbackServer.tuple(seconds($0), token($0)) }
     }
 
-    /// Returns a script that sends these records and closes the connection, as Apple's service did.
+    /// Returns a script that sends records and closes the connection, as Apple's service did.
     static func sending(_ numbers: Range<Int>) -> FeedbackServer.Script {
         { peer in
             peer.send(bytes(numbers))
@@ -36,7 +36,7 @@ struct FeedbackScene {
         }
     }
 
-    /// The variables of the command. Records that are not in Redis yet are in the folder of the server.
+    /// The variables of the command. The server's folder has the records that are not in Redis yet.
     static func environment(_ redis: RedisServer, _ port: Int) throws -> [String: String] {
         [
             "STATE_DIRECTORY": redis.directory.path, "APNS_WORKER_REDIS_URL": redis.url,
@@ -73,10 +73,10 @@ struct FeedbackScene {
         try await redis.apnsWorker(["feedback"] + arguments, environment: self.environment.merging(environment) { $1 })
     }
 
-    /// The file of records that are not in Redis yet.
+    /// The file with the records that are not in Redis yet.
     var spill: URL { redis.directory.appending(path: "feedback.ndjson") }
 
-    /// The tokens in the spill file; empty if there is no file.
+    /// The tokens in ``spill``.
     var spilled: [String] {
         get throws {
             guard FileManager.default.fileExists(atPath: spill.path) else { return [] }
@@ -89,10 +89,10 @@ struct FeedbackScene {
 
     var invalidTokens: Set<String> { get throws { try QueueContents(redis).invalidTokens } }
 
-    /// True if exactly these tokens are invalid. They are not compared within a macro, which would print thousands.
+    /// True if exactly these tokens are invalid. A comparison in `#expect` would print thousands of tokens.
     func has(_ numbers: Range<Int>) throws -> Bool { try invalidTokens == Self.tokens(numbers) }
 
-    /// A record as passed to another program.
+    /// A record as another program gets it.
     struct Record: Decodable, Equatable {
         let token: String
         let at: Int64

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Feedback records that are not in Redis yet")
     struct FeedbackSpillTests {
-        /// Returns a script that serves only the first client, because the service forgets what it has sent.
+        /// Returns a script that serves only the first client, because the service forgets what it has sent once.
         private static func once(_ script: @escaping FeedbackServer.Script) -> FeedbackServer.Script {
             let connections = Counter()
             return { peer in
@@ -13,7 +13,7 @@ extension EndToEnd {
             }
         }
 
-        /// Returns a scene whose Redis loses no write, and whose service sends 20 records, and 30 when the gate opens.
+        /// Returns a scene whose Redis loses no write. The service sends 20 records, and 30 more when the gate opens.
         private static func durable(_ gate: Gate) async throws -> FeedbackScene {
             try await FeedbackScene(
                 arguments: ["--appendonly", "yes", "--appendfsync", "always"],
@@ -33,7 +33,7 @@ extension EndToEnd {
             process.kill()
             scene.redis.resume()
             let kept = try scene.spilled
-            // Redis may have received the command in its socket.
+            // When Redis continues, it may execute a command that it had not read yet.
             let written = try scene.invalidTokens
             #expect(written == FeedbackScene.tokens(0..<20) || written == FeedbackScene.tokens(0..<20).union(kept))
             let mode = try FileManager.default.attributesOfItem(atPath: scene.spill.path)[.posixPermissions] as? Int
@@ -46,7 +46,7 @@ extension EndToEnd {
             #expect(report.apps.map(\.records) == [kept.count, 0])
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<20).union(kept))
             #expect(try scene.spilled.isEmpty)
-            // A command of --exec also gets these records, with their app.
+            // The command of --exec also gets the records of the file, with their app.
             let handed = try FeedbackScene.Record.all(String(contentsOf: file, encoding: .utf8))
             #expect(handed.map(\.token) == kept && handed.allSatisfy { $0.app == "default" })
         }
@@ -111,7 +111,7 @@ extension EndToEnd {
             case "wrong type": try redis.run("SET", "push:{shared}:invalid-tokens:facts", "x")
             case "stopped": redis.stop()
             default:
-                // A file can't replace a directory.
+                // Redis can't save, because a directory has the name of its file.
                 try FileManager.default.createDirectory(
                     at: redis.directory.appending(path: "blocked"), withIntermediateDirectories: true)
                 try redis.run("CONFIG", "SET", "save", "3600 1000000")
@@ -133,7 +133,7 @@ extension EndToEnd {
             }
             try await scene.run().succeeds()
             #expect(try scene.has(0..<10))
-            // No other key is left.
+            // The check of Redis leaves no key.
             #expect(try redis.run("KEYS", "*probe*").elements?.isEmpty == true)
         }
 
@@ -151,8 +151,7 @@ extension EndToEnd {
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<3).union(FeedbackScene.tokens(7..<9)))
             #expect(try scene.spilled.isEmpty)
 
-            // In the middle of the file it is not the trace of a crash, so nothing is done before an operator has seen
-            // it.
+            // A broken line in the middle is not the trace of a crash. The command changes nothing until an operator has looked at it.
             let bad = heading + line(10) + "\n" + line(11).prefix(50) + "\n" + line(12) + "\n"
             try bad.write(to: scene.spill, atomically: true, encoding: .utf8)
             let peers = scene.server.peers.count
@@ -161,7 +160,7 @@ extension EndToEnd {
             #expect(try String(contentsOf: scene.spill, encoding: .utf8) == bad)
             #expect(scene.server.peers.count == peers)
 
-            // Only part of the first line, because the machine stopped while it was written.
+            // The file has only a part of its first line, because the machine stopped during the write.
             try String(heading.prefix(20)).write(to: scene.spill, atomically: true, encoding: .utf8)
             #expect(try await scene.run().ending == .exited(0))
             #expect(try Data(contentsOf: scene.spill).isEmpty)
@@ -194,7 +193,7 @@ extension EndToEnd {
             try await scene.has(1)
             try await scene.run().fails(1, "another apns-worker feedback is using \(scene.spill.path)")
             #expect(scene.server.peers.count == 1)
-            // With another file, or none, it can run.
+            // With another file, or none, another process can run.
             #expect(try await scene.run("--spill", "-", "--timeout", "1s").ending == .exited(1))
             #expect(scene.server.peers.count == 2)
             first.kill()
@@ -203,7 +202,7 @@ extension EndToEnd {
         @Test("with a full disk all records still reach Redis, and the exit status is 1")
         func noRoom() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<1000))
-            // Limits files to 4,000 bytes; a longer write returns an error instead of raising the signal.
+            // The limit of files is 4,000 bytes. A longer write fails, because the signal XFSZ is ignored.
             let process = try ChildProcess(
                 "/bin/sh",
                 [

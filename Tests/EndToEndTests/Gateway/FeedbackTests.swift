@@ -33,7 +33,7 @@ extension EndToEnd {
         func suppresses() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let simulator = try await SimulatorProcess()
-            // The times are years ago.
+            // The times of the records are years ago. Tokens must not expire.
             let forever = ["APNS_WORKER_INVALID_TOKENS_DAYS": "0"]
             let endpoint = forever.merging(["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]) { $1 }
             try await scene.run(environment: endpoint).succeeds()
@@ -47,7 +47,7 @@ extension EndToEnd {
             ).finish()
             #expect(account.suppressed == 2 && account.delivered == 1)
             #expect(try scene.invalidTokens == [FeedbackScene.token(0), FeedbackScene.token(2)])
-            // The service reports the same records again, and a producer records another registration.
+            // The service reports the same records again. Meanwhile, a producer has recorded a later registration.
             let registrations = "push:{shared}:registrations"
             #expect(try scene.redis.run("HGETALL", registrations).pairs() == [FeedbackScene.token(1): "1700000005000"])
             try scene.redis.run("DEL", "push:{shared}:invalid-tokens")
@@ -116,7 +116,7 @@ extension EndToEnd {
             #expect(details[FeedbackScene.token(1)]?.facts.environment == "sandbox")
             #expect(details.count == 110)
 
-            // The selected app is the only one read, and an app with a key can't be selected.
+            // --app selects the only app that is read. An app with a key can't be selected.
             let chosen = try await scene.run("--app", "good", environment: environment).succeeds()
             #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 already known"))
             try await scene.run("--app", "keyed", environment: environment).fails(78, "signing key")

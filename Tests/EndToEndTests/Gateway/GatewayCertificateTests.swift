@@ -55,7 +55,6 @@ extension EndToEnd {
         func otherApp() async throws {
             let workshop = try OpenSSLWorkshop()
             try workshop.certificate("right", subject: "/UID=com.other.app/CN=Apple Push Services: com.other.app")
-            // These files are replaced later.
             for (name, file) in [("client.pem", "in-use.pem"), ("client-key.pem", "in-use-key.pem")] {
                 try FileManager.default.copyItem(atPath: try TestCertificates.path(name), toPath: workshop.path(file))
             }
@@ -78,13 +77,13 @@ extension EndToEnd {
                 return view.kinds.first == "app_blocked default" && view.apps.first?.state == "blocked"
             }
 
-            // Nothing is sent although an operator resumes the app.
+            // The worker sends nothing although an operator resumes the app.
             try await scene.redis.apnsWorker(["resume", "--app", "default"]).succeeds()
             try await eventually("the jobs are where they were or put off") { try scene.kept() == 20 }
             #expect(try await scene.simulator.account().gateway.frames == [:])
             #expect(try await scene.simulator.account().gateway.accepted == 0)
 
-            // Both files, one after another, as an operator would replace them.
+            // Replaces the files one after the other, as an operator would.
             for (name, file) in [("right.pem", "in-use.pem"), ("right-key.pem", "in-use-key.pem")] {
                 try Data(workshop.read(name)).write(to: URL(filePath: workshop.path(file)), options: .atomic)
             }
@@ -122,7 +121,7 @@ extension EndToEnd {
             try await eventually("it is blocked again") { worker.lines(of: "app_blocked").count == 2 }
             try scene.redis.push(TestJob.many(20, prefix: "b"))
             _ = try await worker.stop()
-            // Claimed and deferred, or still in the list.
+            // The jobs are deferred, or still in the list.
             #expect(try scene.kept() == 20 && scene.queue().dead.isEmpty)
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
         }

@@ -15,13 +15,13 @@ extension EndToEnd {
         let redis: RedisServer
         let simulator: SimulatorProcess
 
-        /// - Parameter rules: the gateway's `--gateway-rule`s.
+        /// - Parameter rules: the `--gateway-rule`s of the simulator.
         init(rules: [String] = [], options: [String] = []) async throws {
             redis = try RedisServer()
             simulator = try await SimulatorProcess(gateway: rules, options: options)
         }
 
-        /// Returns a simulator with the gateway on a given port.
+        /// Returns a simulator whose gateway listens on this port.
         static func gateway(on port: Int, rules: [String] = []) async throws -> SimulatorProcess {
             try await SimulatorProcess(
                 options: ["--gateway-port", "\(port)", "--client-ca", try TestCertificates.path("ca.pem")]
@@ -32,13 +32,13 @@ extension EndToEnd {
 
         func queue() throws -> QueueContents { try QueueContents(redis) }
 
-        /// The number of jobs that wait, at once or for their time.
+        /// The number of jobs that are not claimed: in the list, or deferred.
         func kept() throws -> Int {
             let queue = try queue()
             return queue.jobs.count + queue.retries.count
         }
 
-        /// Returns a worker that sends to the gateway.
+        /// Starts a worker that sends to the gateway.
         func worker(
             confirmAfter: Int = 1000, options: [String] = [], environment: [String: String] = [:]
         ) throws -> WorkerProcess {
@@ -47,7 +47,7 @@ extension EndToEnd {
                 options: options, environment: environment)
         }
 
-        /// Runs a worker until the queue is empty, and expects all accounts to agree.
+        /// Waits until the queue is empty and the worker has ended, and expects all accounts to agree.
         func finish(
             _ worker: WorkerProcess, exactlyOnce: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
         ) async throws -> Result {
@@ -66,8 +66,8 @@ extension EndToEnd {
             return result
         }
 
-        /// Returns the outcomes of jobs, each for its own device.
-        /// - Parameter exactlyOnce: true if nothing may be sent twice or counted as a possible duplicate.
+        /// Sends jobs, each to its own device, and returns what became of them.
+        /// - Parameter exactlyOnce: true if no job may be sent twice, or counted as a possible duplicate.
         static func deliver(
             _ jobs: [String], rules: [String] = [], confirmAfter: Int = 1000, options: [String] = [],
             environment: [String: String] = [:], simulatorOptions: [String] = [], exactlyOnce: Bool = true,

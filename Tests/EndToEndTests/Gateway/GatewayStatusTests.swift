@@ -3,14 +3,14 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The effect of the gateway's statuses on jobs in Redis.
+    /// What the gateway's statuses do to jobs.
     @Suite("The gateway's statuses")
     struct GatewayStatusTests {
         @Test("each status has its effect: a retry, a dead letter with its reason, or an invalid token")
         func ends() async throws {
             let statuses = ["01", "02", "04", "05", "07", "08", "0a", "c8", "ff"]
             var jobs = TestJob.many(50, prefix: "a")
-            // One at a time among good ones, as in a real list.
+            // Each bad job is among good ones, as in a real list.
             for (index, prefix) in (statuses + statuses).enumerated() {
                 jobs.insert(TestJob.text(TestJob.token(prefix, index)), at: 10 + index * 2)
             }
@@ -28,7 +28,7 @@ extension EndToEnd {
                 ])
             #expect(result.queue.dead.allSatisfy { $0.attempts == 1 })
             #expect(Set(result.queue.dead.map(\.original)).isSubset(of: Set(jobs.map { Array($0.utf8) })))
-            // 1 twice each, 200 and 255 once each.
+            // Two jobs with status 1 are retried twice, and two jobs each with statuses 200 and 255 once.
             #expect(result.worker.retried == 2 * 2 + 2 + 2 && result.queue.count("retried") == 8)
             for reason in ["ProcessingError", "GatewayStatus200", "UnknownError"] {
                 #expect(result.queue.counters.keys.contains { $0.contains(reason) }, "\(result.queue.counters)")
@@ -54,7 +54,7 @@ extension EndToEnd {
             let port = try RedisServer.freePort()
             let first = try await GatewayScene.gateway(on: port)
             try redis.push(TestJob.many(3000, prefix: "a"))
-            // Slow enough that the first gateway gets only part of the jobs.
+            // The worker is so slow that the first gateway gets only a part of the jobs.
             let worker = try WorkerProcess(
                 redis: redis.url, gateway: port, options: ["--exit-when-done", "--max-per-second", "1500"])
             try await eventually("some have been accepted") { try await first.account().accepted > 100 }
@@ -65,7 +65,7 @@ extension EndToEnd {
             expectAgreement(account, try QueueContents(redis))
             #expect(before.gateway.packets["10 Shutdown"] ?? 0 >= 1)
             #expect(account.delivered == 3000 && after.accepted > 0)
-            // The packet did not name the notifications written when it arrived, and the gateway did not accept them.
+            // The second gateway gets what the worker had written to the first one after the notification that the packet names.
             #expect(Set(before.acceptedByToken.keys).union(after.acceptedByToken.keys).count == 3000)
             #expect(before.accepted + after.accepted - 3000 <= account.possibleDuplicates)
             #expect(account.possibleDuplicates == 0 && account.retried == 0)
@@ -90,13 +90,12 @@ extension EndToEnd {
             var jobs = TestJob.many(2000, prefix: "a")
             var bad: Set<String> = []
             for number in 0..<60 {
-                // A quarter of the packets are late, arriving while notifications after the bad one are still being
-                // written.
+                // A quarter of the error packets come late, while the worker still writes notifications.
                 let token = TestJob.token(number % 4 == 0 ? "dead" : "bad0", number)
                 jobs[20 + number * 33] = TestJob.text(token)
                 bad.insert(token)
             }
-            // A job with many tokens, some of them bad.
+            // This job has many tokens, and some are bad.
             let many = (0..<405).map { TestJob.token($0 % 80 == 50 ? "bad0" : "c", 1000 + $0) }
             bad.formUnion(many.filter { $0.hasPrefix("bad0") })
             jobs.append(TestJob.fanOut(many))

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Closed connections after which it is unknown what the gateway accepted.
+    /// The gateway closes a connection, and it is unknown what the gateway has accepted.
     @Suite("A gateway that closes without a usable error packet")
     struct GatewayUncertainTests {
         @Test(
@@ -35,7 +35,7 @@ extension EndToEnd {
             let scene = try await GatewayScene(rules: ["prefix=e,answer=\(answer)"])
             try scene.redis.push(TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"))
             let worker = try scene.worker(confirmAfter: 400, options: ["--gateway-frame", frame])
-            // An attempt is spent only if others were accepted since the failure before.
+            // A failure spends an attempt only if the gateway has accepted others since the failure before.
             let good = try await scene.redis.pushGoodOnes(until: "the bad one is dead") {
                 try scene.queue().dead.count == 1
             }

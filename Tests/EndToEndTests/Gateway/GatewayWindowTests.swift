@@ -16,7 +16,7 @@ extension EndToEnd {
                     "--drain-timeout", "300",
                 ])
             try await eventually("the window is full") { try await scene.simulator.account().accepted == 100 }
-            // Another worker gets the remaining jobs, which are nearly all.
+            // The other worker gets nearly all jobs.
             let other = try scene.worker(options: ["--max-connections", "1"])
             try await eventually("the other has delivered the rest") {
                 let queue = try scene.queue()
@@ -26,11 +26,11 @@ extension EndToEnd {
             #expect(queue.claims == 100 && queue.count("delivered") == 1900)
             #expect(try await scene.simulator.account().accepted == 2000)
             #expect(try await other.stop().delivered == 1900)
-            // The gateway has reported nothing yet.
+            // Nothing has confirmed the first worker's notifications.
             let account = try await worker.stop()
             #expect(account.delivered == 0 && account.possibleDuplicates == 100)
             #expect(try scene.kept() == 100)
-            // They are uncertain, and sent again.
+            // Another worker sends the uncertain notifications again.
             #expect(try await scene.worker(options: ["--exit-when-done"]).finish().delivered == 100)
             let end = try scene.queue()
             #expect(end.isSettled && end.count("delivered") == 2000 && end.count("possible_duplicates") == 100)
@@ -43,7 +43,7 @@ extension EndToEnd {
             let result = try await GatewayScene.deliver(
                 jobs, options: ["--gateway-window-bytes", "65536", "--max-connections", "1"])
             #expect(result.worker.delivered == 300 && result.simulator.gateway.accepted == 300)
-            // About 30 fit at a time.
+            // The window has room for about 30 notifications. To confirm them, the worker ends the connection with a bad one.
             #expect(result.simulator.gateway.connections >= 300 / 33)
         }
 

@@ -2,10 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The programs of `Tests/Foreign`: servers and clients that use third-party HTTP/2 libraries.
+/// The programs of `Tests/Foreign`: servers and clients with third-party libraries.
 enum ForeignProgram {
     private static let sources = Repository.root.appending(path: "Tests/Foreign")
-    /// Kept between runs: an installation and a build without a cache take many seconds of CPU.
+    /// The folder is kept between runs, because installations and builds take many seconds of CPU time.
     private static let kept = Repository.path(".build-test/foreign")
     private static let workshop = FileManager.default.temporaryDirectory
         .appending(path: "foreign-\(UUID().uuidString)").path
@@ -45,7 +45,7 @@ enum ForeignProgram {
     /// - Returns: the folder of its programs; `nil` if PyPI is unreachable.
     static func installed(_ name: String, _ packages: [String]) async throws -> String? {
         let path = kept + "/" + packages.joined(separator: ",")
-        // Written last, so an interrupted installation starts again.
+        // The file is written last, so that an interrupted installation starts again.
         let mark = path + "/installed"
         if FileManager.default.fileExists(atPath: mark) { return path + "/bin" }
         let environment = try ChildProcess("/usr/bin/python3", ["-m", "venv", "--clear", path])
@@ -70,14 +70,14 @@ enum ForeignProgram {
     }
 }
 
-/// A server of ``ForeignProgram`` that receives documents, and prints a line of JSON for each request.
+/// A server of ``ForeignProgram`` that receives documents. It prints a line of JSON for each request.
 final class ForeignReceiver: Sendable {
     let port: Int
     let process: ChildProcess
     private let folder: TemporaryFolder
 
     /// - Parameters:
-    ///   - behaviour: the contents of the file with which it decides how to answer.
+    ///   - behaviour: the contents of the file that tells the program how to answer.
     ///   - port: 0 for a free one.
     init(
         _ program: String, behaviour: String, port: Int = 0, withTLS: Bool = false, arguments more: [String] = []
@@ -100,7 +100,7 @@ final class ForeignReceiver: Sendable {
     func behave(_ behaviour: String) throws { try folder.write(behaviour, as: "behaviour") }
 
     func requests<Request: Decodable>(_: Request.Type) throws -> [Request] {
-        // The last line may not be written to its end.
+        // The last line may be incomplete.
         let output = process.output
         let whole = output.lastIndex(of: "\n").map { output[..<$0] } ?? ""
         return try whole.split(separator: "\n").dropFirst().map {
@@ -113,13 +113,13 @@ final class ForeignReceiver: Sendable {
 
 /// A server of ``ForeignProgram`` in place of APNs.
 final class ForeignServerProcess: Sendable {
-    /// The server's account. It identifies a notification by its device token, which is unique to each job.
+    /// The server's account. It tells notifications apart by device tokens, because each job has its own.
     struct Account: Decodable {
-        /// The numbers of complete requests and of accepted ones, whether answered or not.
+        /// The numbers of complete requests and of accepted ones, with or without an answer.
         let requests, accepted: Int
-        /// Device tokens of accepted notifications.
+        /// The number of device tokens of accepted notifications.
         let distinct: Int
-        /// The number of requests whose `apns-id` differed from the first one for their device token.
+        /// The number of requests with another `apns-id` than the first one of their device token.
         let changedIDs: Int
         let goAways, resets, cuts, settings, restarts: Int
         let violations: [String]
@@ -130,7 +130,7 @@ final class ForeignServerProcess: Sendable {
     let port: Int
     private let process: ChildProcess
 
-    /// - Parameter command: the program and its arguments; it prints its port as JSON once it listens.
+    /// - Parameter command: the program and its arguments. It prints its port as JSON once it listens.
     init(_ command: [String]) async throws {
         let identity = [
             "--certificate", try TestCertificates.path("server.pem"), "--key",

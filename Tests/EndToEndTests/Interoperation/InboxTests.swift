@@ -12,7 +12,7 @@ extension EndToEnd {
                 redis: redis.url, endpoint: 1, options: ["--simulate"] + options, environment: environment)
         }
 
-        /// Returns the address that standard error has on a separate line.
+        /// Returns the address of the inbox from the log.
         private func link(_ worker: WorkerProcess) async throws -> String {
             var link: String?
             try await worker.process.until("the link is printed") {
@@ -27,7 +27,7 @@ extension EndToEnd {
         @Test("prints a link to the inbox and a line per push, and ignores settings for the real APNs")
         func terminal() async throws {
             let redis = try RedisServer()
-            // In addition to the key, the endpoint and the authority that each worker in the tests has.
+            // Each worker of the tests also has a key, an endpoint and an authority.
             let worker = try worker(
                 redis, ["--simulate-rule", "prefix=dead,answer=410"],
                 environment: [

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Third-party clients with the simulator. The simulator's own tests use curl, nghttp and h2load.
+    /// Third-party clients send to the simulator. The simulator's own tests use curl, nghttp and h2load.
     @Suite("Third-party clients with the simulator")
     struct OtherClientTests {
         private struct Report: Decodable {

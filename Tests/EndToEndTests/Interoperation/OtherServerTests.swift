@@ -3,17 +3,15 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Servers that use all that HTTP/2 allows, each with a different library: Go's net/http and framer, Python's h2,
-    /// and nghttpd. nginx and haproxy have separate suites.
+    /// Servers of different libraries that use everything that HTTP/2 allows: Go's net/http and framer, Python's h2, and nghttpd.
     @Suite("Third-party servers as APNs")
     struct OtherServerTests {
         /// The number of jobs. `APNS_WORKER_TEST_FOREIGN_JOBS=50000` makes a longer run.
         private static let count =
             ProcessInfo.processInfo.environment["APNS_WORKER_TEST_FOREIGN_JOBS"].flatMap(Int.init) ?? 4000
 
-        /// Delivers jobs, and expects that none is lost, that no more are accepted twice than the worker counts as
-        /// possible duplicates, that each attempt of a notification has the same `apns-id`, and that the worker follows
-        /// HTTP/2.
+        /// Delivers jobs. Expects that no job is lost, that no more are accepted twice than the worker counts as possible duplicates,
+        /// that each attempt of a notification has the same `apns-id`, and that the worker does not break HTTP/2.
         private func deliver(to command: [String]) async throws -> ForeignServerProcess.Account {
             let server = try await ForeignServerProcess(command)
             let redis = try RedisServer()

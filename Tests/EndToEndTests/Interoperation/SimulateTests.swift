@@ -22,7 +22,7 @@ extension EndToEnd {
             try jsonObject(try await RawConnection.request(path, port: port).body)
         }
 
-        /// Returns the notifications of the worker's simulator once it has received that many.
+        /// Waits until the simulator has received this many notifications, and returns them.
         private func notifications(_ port: Int, _ count: Int) async throws -> [Object] {
             var all: [Object] = []
             try await eventually("the simulator receives \(count)") {
@@ -96,7 +96,7 @@ extension EndToEnd {
                 environment: [
                     "APNS_WORKER_APPS": "shop,news", "APNS_WORKER_APPS_SHOP_TOPIC": "com.example.shop",
                     "APNS_WORKER_APPS_NEWS_TOPIC": "com.example.news", "APNS_WORKER_APPS_NEWS_TRANSPORT": "gateway",
-                    // Neither file exists, and neither is read.
+                    // The worker must not read these files, which do not exist.
                     "APNS_WORKER_KEY": "/nowhere/key.p8", "APNS_WORKER_CA": "/nowhere/ca.pem",
                     "HTTPS_PROXY": "http://127.0.0.1:1",
                 ])
@@ -132,7 +132,7 @@ extension EndToEnd {
                 redis, ["--exit-when-done", "--log-level", "error", "--simulate-record", "/dev/full"])
             #expect(try await worker.process.wait() == .exited(1))
             #expect(worker.lines(of: "simulation_record_failed").contains { $0.contains("/dev/full") })
-            // Logged at any level, so that a simulation is not mistaken for the real service.
+            // The line is logged at any level, so that nobody takes a simulation for the real service.
             #expect(worker.lines(of: "simulation_started").count == 1)
             #expect(try redis.counted("delivered") == 500)
         }

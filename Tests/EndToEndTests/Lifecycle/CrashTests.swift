@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Crashes")
     struct CrashTests {
-        /// Returns the number of claims once Redis has executed what a worker sent before it stopped.
+        /// Returns the number of claims once Redis has executed all commands of a dead worker.
         private func lastClaims(_ redis: RedisServer) async throws -> Int {
             var last = -1
             try await eventually("the claims change no more") {
@@ -61,7 +61,7 @@ extension EndToEnd {
                     try scene.redis.counted("delivered") > scene.count / 4 * share
                 }
                 if killed { scene.redis.kill() } else { scene.redis.stop() }
-                // These answers cannot be settled before Redis is back.
+                // The worker can't settle the last answers before Redis is back.
                 try await scene.simulator.isQuiet()
                 try scene.redis.start()
             }

@@ -47,7 +47,7 @@ extension EndToEnd {
             let account = try await worker.stop()
             let queue = try QueueContents(redis)
             #expect(queue.claims == 0 && queue.workers.isEmpty)
-            // Each notification may have been accepted, so its job is deferred as uncertain.
+            // APNs may have accepted each notification, so its job is deferred as uncertain.
             #expect(queue.jobs.count + queue.retries.count == (idle ? 0 : 50))
             #expect(account.possibleDuplicates == (idle ? 0 : 50))
         }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A gate at which a server's script waits until a test opens it.
+/// A server's script waits at the gate until a test opens it.
 final class Gate: Sendable {
     private let state = Atomic(false)
 
@@ -9,12 +9,11 @@ final class Gate: Sendable {
     func open() { state.store(true, ordering: .releasing) }
 }
 
-/// A counter from 1. Safe to use from any thread.
+/// A counter from 1. Any thread can use it.
 final class Counter: Sendable {
     private let count = Atomic(0)
 
     func next() -> Int { count.add(1, ordering: .relaxed).newValue }
 
-    /// The last number; 0 at first.
     var last: Int { count.load(ordering: .relaxed) }
 }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Workers of one queue with different configurations, as during a rolling upgrade.
+    /// Workers of a queue with different configurations, as during a rolling upgrade.
     @Suite("A mixed fleet")
     struct MixedFleetTests {
         /// Starts a worker with these apps, whose topics are `com.example.<app>`.
@@ -52,7 +52,7 @@ extension EndToEnd {
                 let number = try #require(result["id"].flatMap { Int($0) })
                 #expect(result["app"] == (number % 3 == 2 ? "a" : "b"))
             }
-            // Without the old worker, the verdict of the new one is final at once.
+            // Without the old worker, the new worker's opinion of a job is final at once.
             _ = try await old.worker.stop()
             try await eventually("the old configuration is forgotten") {
                 try redis.push(["["])

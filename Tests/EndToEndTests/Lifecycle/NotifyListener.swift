@@ -1,16 +1,15 @@
 import Foundation
 import TestSupport
 
-/// The part of systemd that services notify: a datagram socket, with the received messages.
+/// The socket to which services send messages for systemd (sd_notify).
 final class NotifyListener {
-    /// The value of `NOTIFY_SOCKET`.
     let name: String
     private let descriptor: Int32
     private let path: String?
-    /// The datagrams, split into lines.
+    /// The lines of each datagram.
     private(set) var messages: [[String]] = []
 
-    /// - Parameter isAbstract: true for a name that is not in the file system.
+    /// - Parameter isAbstract: true for a socket without a file.
     init(isAbstract: Bool = false) throws {
         let unique = UUID().uuidString
         path = isAbstract ? nil : "/tmp/notify-\(unique)"
@@ -34,7 +33,6 @@ final class NotifyListener {
         if let path { unlink(path) }
     }
 
-    /// Reads the pending datagrams.
     func read() {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         while true {
@@ -45,20 +43,19 @@ final class NotifyListener {
         }
     }
 
-    /// All lines, in order.
     var lines: [String] {
         read()
         return messages.flatMap { $0 }
     }
 
-    /// The lines, except repeated ones.
+    /// The lines that tell of a change of state.
     var changes: [String] {
         lines.filter { $0 != "WATCHDOG=1" && !$0.hasPrefix("MONOTONIC_USEC=") && !$0.hasPrefix("STATUS=") }
     }
 
-    /// The texts for `systemctl status`, in order.
+    /// The status texts, in order.
     var statuses: [String] { lines.filter { $0.hasPrefix("STATUS=") }.map { String($0.dropFirst(7)) } }
 
-    /// The number of times the watchdog was fed.
+    /// The number of signs of life.
     var watchdogs: Int { lines.count { $0 == "WATCHDOG=1" } }
 }

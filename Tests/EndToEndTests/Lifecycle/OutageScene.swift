@@ -3,14 +3,14 @@ import PushQueue
 import TestSupport
 import Testing
 
-/// A worker that is processing a backlog when its Redis fails.
+/// A worker that is sending many jobs when its Redis fails.
 struct OutageScene {
     let redis: RedisServer
     let simulator: SimulatorProcess
     let worker: WorkerProcess
     let count: Int
 
-    /// Starts Redis, the simulator and the worker, and waits until a tenth of the jobs are delivered.
+    /// Waits until a tenth of the jobs are delivered.
     /// - Parameters:
     ///   - count: the number of jobs, each with one token.
     ///   - arguments: the arguments of the server.
@@ -25,7 +25,7 @@ struct OutageScene {
         try await eventually("it is at work") { try redis.counted("delivered") > count / 10 }
     }
 
-    /// Starts a worker like the first.
+    /// Starts a worker with the options of the first.
     static func worker(
         _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
         environment: [String: String] = [:]
@@ -35,8 +35,8 @@ struct OutageScene {
             environment: environment)
     }
 
-    /// Waits until the queue is empty, and expects that each job was delivered exactly once, that all accounts agree,
-    /// and that the log is short.
+    /// Waits until the queue is empty, and expects that each job was delivered exactly once, that all accounts agree, and that the log
+    /// has few lines.
     func finishWithoutDuplicates(sourceLocation: SourceLocation = #_sourceLocation) async throws {
         let account = try await worker.finish()
         let queue = try QueueContents(redis)
@@ -49,7 +49,7 @@ struct OutageScene {
 }
 
 extension SimulatorProcess {
-    /// Waits until no request has arrived for longer than any answer takes in these tests.
+    /// Waits until no request has arrived for 250 ms, which is longer than any answer takes here.
     /// - Returns: the number of requests.
     @discardableResult
     func isQuiet(after least: Int = 0) async throws -> Int {
@@ -64,7 +64,7 @@ extension SimulatorProcess {
 }
 
 extension WorkerProcess {
-    /// The log lines about problems, except those about the setup of the tests' Redis.
+    /// The lines of warnings and errors, except those about the configuration of the tests' Redis.
     var complaints: [String] {
         log.split(separator: "\n").filter { line in
             (line.contains(" warning ") || line.contains(" error "))
@@ -72,7 +72,7 @@ extension WorkerProcess {
         }.map(String.init)
     }
 
-    /// Expects that the problem and its end were logged, and not repeatedly.
+    /// Expects few warnings and errors, and few notices that a problem has ended.
     func expectComplaints(_ count: ClosedRange<Int>, sourceLocation: SourceLocation = #_sourceLocation) {
         let lines = log.split(separator: "\n")
         #expect(

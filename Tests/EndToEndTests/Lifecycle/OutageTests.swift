@@ -6,7 +6,6 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Redis becomes unavailable and returns.
     @Suite("Outages of Redis")
     struct OutageTests {
         private static let durable = ["--appendonly", "yes", "--appendfsync", "always"]
@@ -19,7 +18,7 @@ extension EndToEnd {
             try await eventually("both are at work") { try QueueContents(scene.redis).workers.count == 8 }
             scene.redis.kill()
             let accepted = try await scene.simulator.account().accepted
-            // The lease is 7 s; without Redis, nothing shows that it has ended.
+            // The lease of 7 s ends, but without Redis no worker can see that.
             try await Task.sleep(for: .milliseconds(9000))
             try await scene.worker.logs("not_ready")
             try scene.redis.start()
@@ -88,8 +87,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
-            // The settlement script has fifteen keys, of which the lane's claims are the first. It also writes a lane's
-            // sums alone.
+            // The settlement script has fifteen keys; the first is that of the lane's claims. It also runs to write only a lane's sums.
             let proxy = try await FaultProxy(to: redis.port) { bytes in
                 let all = sent.withLock { sent in
                     sent += String(buffer: bytes)
@@ -110,7 +108,7 @@ extension EndToEnd {
             try await proxy.reset()
             let before = try QueueContents(redis)
             #expect(before.claims == 1 && before.invalidTokens == [TestJob.token("a", 1)])
-            // As after a failover to a slightly lagging replica.
+            // Redis now lacks the token, like a new master that had not replicated the last writes.
             let detailsKey = try redis.invalidTokens().detailsKey(of: TestJob.token("a", 1))
             #expect(try redis.run("DEL", SharedKeys().invalidTokens, detailsKey) == 2)
             try await proxy.heal()

@@ -5,13 +5,13 @@ import Testing
 extension EndToEnd {
     @Suite("The memory of a process with secrets")
     struct ProcessMemoryTests {
-        /// An unreachable Redis, for which commands wait.
+        /// No Redis is there. The commands wait for it.
         private static let environment = ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"]
 
-        /// Returns the owner of the process's files in /proc, who may read its memory and environment. It runs as an
-        /// ordinary user.
+        /// Returns the owner of a process's files in /proc, who may read its memory and its environment. The process runs as an ordinary
+        /// user.
         private static func owner(_ command: [String]) async throws -> uid_t {
-            // The owner of a process of root would always be root.
+            // The files of a process of root always belong to root.
             let setpriv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
             let line = (geteuid() == 0 ? setpriv : []) + command
             let process = try ChildProcess(line, environment: environment)
@@ -22,7 +22,7 @@ extension EndToEnd {
                 return line == "\(name)\n"
             }
             if name == "apns-worker" {
-                // The process prints something once it works.
+                // The process prints this once it works.
                 try await eventually("\(name) works") { process.errors.contains("Redis") }
             }
             var status = stat()

@@ -29,7 +29,7 @@ extension EndToEnd {
             let scene = try Self.scene(redis, "lanes: \(lanes)\n" + Self.shop(one.port))
             try redis.push(Self.jobs(20_000, "shop", prefix: "a"))
             try await eventually("some are sent") { try redis.counted("delivered") > 500 }
-            // Another server, fewer streams, and another app.
+            // The new file has another server, fewer streams, and another app.
             try await scene.reload(
                 "lanes: \(lanes)\n"
                     + Self.shop(
@@ -88,7 +88,7 @@ extension EndToEnd {
                 scene.worker.log.contains("apps_changed=shop")
             }
             try await eventually("status has no problem any more") { try await problems().isEmpty }
-            // An app that can't be created, for example because its key is missing, is also a mistake.
+            // A missing key of an app is a mistake, too.
             try scene.write(Self.shop(simulator.port, "    key: /no/such.p8\n"))
             scene.worker.process.send(SIGHUP)
             try await scene.worker.logs("configuration_refused", "/no/such.p8")
@@ -101,7 +101,7 @@ extension EndToEnd {
         func early() async throws {
             let (redis, simulator) = try await startServers()
             let folder = try TemporaryFolder()
-            // A reader of a named pipe waits for its writer.
+            // The worker waits for a writer of this named pipe while it reads its settings.
             let pipe = folder.path("ca.pem")
             #expect(mkfifo(pipe, 0o600) == 0)
             let authority = try Data(contentsOf: URL(filePath: try TestCertificates.path("ca.pem")))
@@ -112,10 +112,10 @@ extension EndToEnd {
                 guard descriptor >= 0 else { return false }
                 defer { close(descriptor) }
                 worker.process.send(SIGHUP)
-                // It is read again by its name.
+                // After the signal, the worker reads a file with the name of the pipe.
                 try #require(rename(file, pipe) == 0)
                 let written = authority.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
-                // The signal may have interrupted the opening, so that the worker has opened the file instead.
+                // The signal may have interrupted the opening of the pipe. Then the worker has opened the file instead.
                 #expect(written == authority.count || errno == EPIPE)
                 return true
             }
@@ -128,14 +128,14 @@ extension EndToEnd {
 
         @Test("the log level changes at once, and changes that need a restart are named")
         func level() async throws {
-            // Without an append-only file the worker logs a warning.
+            // Without an append-only file, the worker would log a warning.
             let (redis, simulator) = try await startServers(redis: ["--appendonly", "yes"])
             let scene = try Self.scene(redis, "log_level: warning\n" + Self.shop(simulator.port))
             try await eventually("it is there") { try !QueueContents(redis).workers.isEmpty }
             #expect(scene.worker.log.isEmpty, "\(scene.worker.log)")
             try await scene.reload(
                 "log_level: debug\nlease: 8000\nqueue_order: strict\nmax_attempts: 3\n" + Self.shop(simulator.port))
-            // WorkerProcess sets the lease with a variable, which overrides the file.
+            // `lease` needs no restart: WorkerProcess sets its variable, which overrides the file.
             try await scene.worker.logs("restart_needed", "queue_order")
             _ = try await scene.worker.stop()
             #expect(scene.worker.log.contains("log_level, max_attempts"))

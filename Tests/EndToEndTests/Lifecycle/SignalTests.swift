@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The kernel ignores a signal for the first process of a container, unless the process has a handler for it.
+    /// The kernel ignores signals to the first process of a container, unless the process has a handler.
     @Suite("SIGTERM and SIGINT")
     struct SignalTests {
-        /// A command as the first process of a PID namespace.
+        /// A command that is the first process of a PID namespace.
         private struct FirstProcess {
             let outer: ChildProcess
-            /// Its standard input, to which nothing is written.
+            /// The standard input of the command. Nobody writes to it.
             private let pipe: StalledPipe
 
             init(_ arguments: [String], environment: [String: String], inputFrom pipe: StalledPipe) throws {
@@ -23,7 +23,7 @@ extension EndToEnd {
                         + [try BuiltProgram.path("apns-worker")] + arguments, environment: environment)
             }
 
-            /// The process itself; `nil` until it runs the program.
+            /// The process of the command, inside of unshare(1); `nil` until it has started.
             var identifier: Int32? {
                 let path = "/proc/\(outer.processIdentifier)/task/\(outer.processIdentifier)/children"
                 guard let children = try? String(contentsOfFile: path, encoding: .utf8),
@@ -34,7 +34,7 @@ extension EndToEnd {
                 return child
             }
 
-            /// Waits until the command waits: all of its threads sleep, and use no time.
+            /// Waits until all threads of the command sleep and use no CPU time.
             func waits() async throws {
                 var (last, times) = ("", 0)
                 try await outer.until("it waits: \(outer.errors)") {
@@ -51,7 +51,7 @@ extension EndToEnd {
                     try String(contentsOfFile: "\(threads)/\($0)/stat", encoding: .utf8)
                         .split(separator: ") ").last?.split(separator: " ") ?? []
                 }
-                // Behind the name are the state and, as the 12th and 13th, the ticks.
+                // After the program's name come the state and, as the 12th and 13th field, the used ticks.
                 return (
                     stats.allSatisfy { $0.first == "S" },
                     stats.map { $0.dropFirst(11).prefix(2).joined(separator: " ") }.joined(separator: ",")
@@ -67,9 +67,11 @@ extension EndToEnd {
             }
         }
 
-        /// The arguments with which each command waits: for results, workers, standard input or a terminal's user. A
-        /// command that does not wait by itself has the arguments with which it waits for a Redis that does not answer;
-        /// `nil` for one that asks Redis nothing.
+        /// What each command waits for.
+        ///
+        /// - `always`: with these arguments, the command waits for results, workers, input or a user.
+        /// - `forRedis`: with these arguments, it waits only for a Redis that does not answer.
+        /// - `never`: it asks Redis nothing.
         private enum Wait {
             case always([String])
             case forRedis([String])
@@ -107,7 +109,7 @@ extension EndToEnd {
             "web-user": .never,
         ]
 
-        /// Variants of commands that wait in another place.
+        /// Other arguments of commands, with which they wait elsewhere in the code.
         private static let variants: [(String, [String])] = [
             ("results", ["--exec", "cat"]), ("results", ["--webhook", "http://127.0.0.1:1/"]), ("enqueue", []),
         ]
@@ -133,7 +135,7 @@ extension EndToEnd {
         @Test("Each command that waits ends as the first process of a container.", arguments: [SIGTERM, SIGINT])
         func waiting(signal: Int32) async throws {
             let redis = try RedisServer()
-            // A worker that does not obey, a campaign whose queue is full, and dead letters to requeue.
+            // The commands wait for a worker that does not obey, a campaign whose queue is full, or dead letters to requeue.
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis, simulator, environment: ["APNS_WORKER_LEASE": "120000"])
             try await eventually("the worker lives") { try !QueueContents(redis).workers.isEmpty }
@@ -148,7 +150,7 @@ extension EndToEnd {
                 if case .always(let arguments) = wait { (command, arguments) } else { nil }
             }
             all += Self.variants
-            // Those that wait for the worker are first, while its lease lasts.
+            // Commands that wait for the worker come first, while the worker's lease lasts.
             for (command, arguments) in all.sorted(by: { Self.order($0.0) < Self.order($1.0) }) {
                 if command == "requeue" { try redis.bury((0..<200).map { TestLetter.numbered($0) }) }
                 let words = arguments.map { $0 == "JOB" ? job : $0 == "TOKENS" ? tokens : $0 }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Programs whose output is a pipe that nobody reads any more, as with a log driver that has stalled.
+    /// Programs write to a pipe that nobody reads, as with a log driver that has stalled.
     @Suite("Readers that stall")
     struct StalledReaderTests {
         @Test(
@@ -11,7 +11,7 @@ extension EndToEnd {
             arguments: [["--log-level", "info"], ["--log-level", "info", "--progress"], ["--log-level", "trace"]])
         func worker(options: [String]) async throws {
             let (redis, simulator) = try await startServers()
-            // At the level `trace` the worker fills it.
+            // At the level `trace`, the worker's log fills the pipe.
             let fills = options.contains("trace")
             let pipe = try StalledPipe(isFull: !fills)
             let port = try RedisServer.freePort()
@@ -27,7 +27,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 10_000)
         }
 
-        /// Commands that run until they are stopped, and the output that is the pipe.
+        /// Commands that run until they are stopped. `output` is the descriptor of the pipe.
         static let commands: [(output: Int, arguments: [String])] = [
             (2, ["web", "--port", "0"]), (1, ["status", "--watch", "--json"]), (1, ["status", "--watch"]),
             (1, ["results", "--follow"]), (2, ["results", "--exec", "cat >/dev/null"]),

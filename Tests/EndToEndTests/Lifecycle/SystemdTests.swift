@@ -76,13 +76,13 @@ extension EndToEnd {
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 400)
             try await eventually("it lives") { listener.watchdogs > 2 }
             try await worker.process.pause()
-            // In that state the process has received the signal; its earlier messages are then read.
+            // A stopped process has received the signal. Reads the messages from before.
             try await eventually("it has stopped") {
                 let stat = try String(contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
                 return stat.split(separator: ")").last?.hasPrefix(" T") ?? false
             }
             let fed = listener.watchdogs
-            // Five times the usual interval: no message may arrive in that time.
+            // Within five of the usual intervals, no message may arrive.
             try await Task.sleep(for: .seconds(1))
             #expect(listener.watchdogs == fed)
             worker.process.send(SIGCONT)
@@ -100,7 +100,7 @@ extension EndToEnd {
             try await eventually("it is ready") { listener.changes == ["READY=1"] }
             worker.process.send(SIGHUP)
             try await eventually("it has loaded it") { listener.changes == ["READY=1", "RELOADING=1", "READY=1"] }
-            // These fields let systemd distinguish the reload that it requested from an earlier one.
+            // By these fields, systemd knows that this is the reload that it asked for.
             let message = try #require(listener.messages.first { $0.contains("RELOADING=1") })
             #expect(message.contains { $0.wholeMatch(of: /MONOTONIC_USEC=[1-9][0-9]*/) != nil })
             try folder.write("log_levle: info\n")

@@ -7,7 +7,7 @@ extension EndToEnd {
     struct SystemdUnitTests {
         private static let name = "apns-worker.service"
 
-        /// Returns a copy that names an existing program, because systemd-analyze checks it.
+        /// Returns a copy of a unit with an existing program, because systemd-analyze checks the program.
         private static func copy(_ name: String) throws -> (folder: TemporaryFolder, path: String) {
             let folder = try TemporaryFolder()
             let text = try DeployFolder.text("systemd/\(name)")
@@ -29,7 +29,7 @@ extension EndToEnd {
             arguments: [name, "apns-worker-feedback.service"])
         func exposure(name: String) async throws {
             let (folder, path) = try Self.copy(name)
-            // In tenths.
+            // The score is in tenths.
             let security = try ChildProcess(
                 "systemd-analyze", ["security", "--offline=true", "--no-pager", "--threshold=15", path])
             #expect(try await security.wait() == .exited(0), "\(security.output)\(security.errors)")
@@ -73,7 +73,7 @@ extension EndToEnd {
                 let value = try #require(unit.last { $0.key == key }).value
                 return try #require(Int(value.trimmingSuffix { $0 == "s" }), "\(key)")
             }
-            // The default drain timeout, and the time for the last settlements.
+            // systemd waits for longer than the default drain timeout and the last settlements take.
             #expect(try seconds("TimeoutStopSec") > 25 + 2 + 10)
             #expect(try seconds("WatchdogSec") > 10 * 2)
             #expect(unit.contains { $0 == ("Type", "notify") } && unit.contains { $0 == ("Restart", "always") })

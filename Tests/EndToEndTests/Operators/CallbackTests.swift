@@ -30,7 +30,7 @@ extension EndToEnd {
 
             var requests: [Request] { get throws { try receiver.requests(Request.self) } }
 
-            /// The IDs of the results in accepted requests, in order and with repetitions.
+            /// The IDs of the results in accepted requests, in order. An ID can be there several times.
             var accepted: [String] {
                 get throws { try requests.filter { $0.status == 200 }.flatMap { $0.ids.compactMap { $0 } } }
             }
@@ -54,7 +54,7 @@ extension EndToEnd {
             try callbacks(["--webhook", "http://127.0.0.1:\(receiver.port)/hook?key=s3cret"] + more)
         }
 
-        /// Waits until the group of a new process exists.
+        /// Waits until the process has made its group.
         private func listening(_ process: ChildProcess) async throws -> ChildProcess {
             try await process.until("the group is there") {
                 try redis.run("EXISTS", stream).number == 1
@@ -68,7 +68,7 @@ extension EndToEnd {
             #expect(try await process.wait() == .exited(0), "\(process.errors)", sourceLocation: location)
         }
 
-        /// Hands over the results that there are.
+        /// Runs the command once: it hands over the present results.
         private func once(_ arguments: [String], at location: SourceLocation = #_sourceLocation) async throws {
             let process = try callbacks(arguments + ["--once"])
             #expect(try await process.wait() == .exited(0), "\(process.errors)", sourceLocation: location)
@@ -86,7 +86,7 @@ extension EndToEnd {
             }
         }
 
-        /// The number of pending entries.
+        /// The number of entries that the group has not acknowledged.
         private var pending: Int {
             get throws { try redis.run("XPENDING", stream, "callbacks").elements?.first?.number ?? -1 }
         }
@@ -114,9 +114,9 @@ extension EndToEnd {
             try await eventually("all are acknowledged") { try pending == 0 }
             try await expectEnd(process)
             #expect(process.errors.contains("queue default: handed over 300 results"))
-            // A URL can hold a secret, and a result a device token.
+            // The messages must have neither the URL, which can have a secret, nor a device token.
             #expect(!process.errors.contains("s3cret") && !process.errors.contains(TestJob.token("a", 1)))
-            // No file is left behind.
+            // The command leaves no consumer.
             #expect(try redis.run("XINFO", "CONSUMERS", stream, "callbacks").elements?.isEmpty == true)
         }
 
@@ -132,7 +132,7 @@ extension EndToEnd {
             #expect(distrustful.errors.contains("cannot be reached"), "\(distrustful.errors)")
             try await once(url + ca + ["--since", "1h", "--outcome", "dead"])
             #expect(try receiver.accepted == ["old"] && pending == 0)
-            // The group continues after the results it already has.
+            // The group gets only results after those that it already has.
             try add(["new"])
             try await once(url + ca + ["--since", "1h"])
             #expect(try receiver.accepted == ["old", "new"])
@@ -181,7 +181,7 @@ extension EndToEnd {
             try await expectEnd(process)
             #expect(process.errors.contains(#/parked result \d+-\d+\/0 after 3 tries: it answered (422|500)/#))
             #expect(try parked == 1)
-            // It is handed over again only if the operator wants that, and stays parked if it fails again.
+            // A parked result is handed over again only if the operator wants it. If it fails again, it stays parked.
             let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/"]
             try await once(url + ["--answer-timeout", "1s", "--claim-after", "2s"])
             let failing = try callbacks(url + ["--once", "--retry-parked", "--tries", "1"])
@@ -209,7 +209,7 @@ extension EndToEnd {
             #expect(try receiver.accepted.count == 999 && receiver.requests.allSatisfy { $0.ids.count <= 100 })
             #expect(try Set(receiver.requests.flatMap(\.entries)).count == 1000)
 
-            // The third batch is not answered.
+            // The receiver does not answer the third batch.
             let before = try receiver.requests.count
             let more = (1000..<2000).map { #"{"id":"\#($0)"}"# }.joined(separator: ",")
             try receiver.behave("slow")
@@ -261,7 +261,7 @@ extension EndToEnd {
                 return try receiver.accepted == ["first"]
                     && poison.allSatisfy { id in alone.filter { $0 == id }.count >= 2 }
             }
-            // The receiver seems to be at fault, until it accepts another one.
+            // The receiver seems to be at fault until it accepts another result.
             try add(["second"])
             try await eventually("the second is accepted, and the others are parked") {
                 try receiver.accepted == ["first", "second"]
@@ -295,7 +295,7 @@ extension EndToEnd {
             third.kill()
             _ = try await third.wait()
             try receiver.behave("200")
-            // Under its own name it continues at once.
+            // A process with the name of the killed one continues at once.
             try await once(url + ["--consumer", "three"])
             #expect(try receiver.accepted.contains("again") && pending == 0)
         }
@@ -313,7 +313,7 @@ extension EndToEnd {
             try add((0..<150).map { "\($0)" })
             try await eventually("it says that the command fails") { process.errors.contains("ended with status 3") }
             try FileManager.default.removeItem(atPath: "\(directory)/sick")
-            // They arrive in portions, after each of which none is pending.
+            // After each portion of results none is pending, so the test waits until the file has all results.
             var objects: [[String: Any]] = []
             try await eventually("all are acknowledged") {
                 let text = (try? String(contentsOfFile: "\(directory)/all", encoding: .utf8)) ?? ""
@@ -350,15 +350,15 @@ extension EndToEnd {
             #expect(try pending == 3)
         }
 
-        /// What follows from an answer; docs/results.md has the same table.
+        /// What an answer means. docs/results.md has the same table.
         enum Meaning {
-            /// The receiver is gone, or refuses all results: the command ends, and skips none.
+            /// The receiver is gone, or refuses all results. The command ends, and parks no result.
             case closed
-            /// The result can't be accepted: it is parked, others are not.
+            /// The receiver will never accept the result. The command parks it, and continues.
             case refused
             /// The receiver accepts nothing now.
             case unavailable
-            /// The receiver accepts nothing now, or not this result: it is parked only while others are accepted.
+            /// The receiver accepts nothing now, or never this result. The command parks the result only if the receiver accepts others.
             case failed
         }
 
@@ -373,14 +373,14 @@ extension EndToEnd {
             let process = try await listening(webhook(receiver, "--tries", "2", "--consumer", "one"))
             try add(["first"])
             try await eventually("the first is accepted") { try receiver.accepted == ["first"] }
-            // The receiver answers so to every request.
+            // The receiver gives this answer to every request.
             try receiver.behave("\(status)")
             let ids = (0..<5).map { "\($0)" }
             try add(ids)
             if meaning == .closed {
                 #expect(try await process.wait() == .exited(1), "\(process.errors)")
                 #expect(process.errors.contains("refuses all results: it answered \(status); stopping"))
-                // It does not try again.
+                // The command does not try again.
                 #expect(try receiver.requests.count == 2 && parked == 0)
                 try receiver.behave("200")
                 try await once(["--webhook", "http://127.0.0.1:\(receiver.port)/", "--consumer", "one"])
@@ -390,7 +390,7 @@ extension EndToEnd {
             let tries = meaning == .unavailable ? 4 : 7
             try await eventually("it was tried several times") { try receiver.requests.count >= tries }
             #expect(try parked == 0 && !process.errors.contains("parked"), "\(process.errors)")
-            // One result is bad; the receiver accepts the others.
+            // The receiver refuses one result, and accepts the others.
             try receiver.behave(meaning == .unavailable ? "200" : "\(status):2")
             let expected = Set(ids + ["first"]).subtracting(meaning == .unavailable ? [] : ["2"])
             try await eventually("the others are accepted") { try Set(receiver.accepted).isSuperset(of: expected) }
@@ -441,7 +441,7 @@ extension EndToEnd {
             case .stream: try redis.run("DEL", stream)
             case .all: try redis.run("FLUSHALL")
             }
-            // A process that starts on an empty Redis has a new group.
+            // On an empty Redis, a process that starts makes a new group.
             if isStopped, loss == .all {
                 process = try await listening(webhook(receiver, "--consumer", "one"))
                 try add(after)
@@ -456,7 +456,7 @@ extension EndToEnd {
             }
             try await expectEnd(process)
             if !isStopped {
-                // The results that a running process had at hand are not lost, and none is handed over twice.
+                // A running process does not lose the results that it had read, and hands over none twice.
                 #expect(try receiver.accepted.contains("before0"))
                 #expect(try Set(receiver.accepted).count == receiver.accepted.count)
                 #expect(

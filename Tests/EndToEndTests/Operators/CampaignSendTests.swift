@@ -7,7 +7,7 @@ extension EndToEnd {
     struct CampaignSendTests {
         private static let cursor = "push:{default}:campaign-list:spring"
 
-        /// Writes a job and a list next to a Redis' files, and returns the arguments of the command.
+        /// Writes a job and a list of tokens into the server's folder, and returns the arguments of the command.
         private static func files(
             _ redis: RedisServer, _ list: String, job: String = #"{"alert":"Hello"}"#, name: String = "list"
         ) throws -> [String] {
@@ -61,7 +61,7 @@ extension EndToEnd {
             try await redis.apnsWorker(arguments).fails(
                 1, "campaign spring was paused by its guard: invalid_token is", "the canary is enqueued",
                 "campaign resume spring")
-            // A share of 5 percent has 845 to 1,155 of the tokens, within five standard deviations.
+            // A canary of 5 percent has 845 to 1,155 tokens, within five standard deviations, which is 17 to 24 jobs.
             let canary = try Self.next(redis)
             #expect((17...24).contains(canary), "\(canary)")
             #expect(try await simulator.account().requests <= canary * 50)
@@ -70,7 +70,7 @@ extension EndToEnd {
             try await redis.apnsWorker(["status"]).shows(
                 "campaign spring is paused by its guard in default: invalid_token is")
 
-            // Notifications that were in flight when the guard paused it do not pause it again.
+            // Notifications that were in flight during the pause must not pause the campaign again.
             try await eventually("nothing is in flight") { try QueueContents(redis).claims == 0 }
             try await simulator.control("PUT", "/rules", #"{"rules":[]}"#)
             try await redis.apnsWorker(["campaign", "resume", "spring"]).succeeds()
@@ -172,7 +172,7 @@ extension EndToEnd {
             var lines = Data((0..<10_000).map { TestJob.token("e", $0) + "\n" }.joined().utf8)
             let length = lines.count / 10_000
             for part in 0..<200 {
-                // Only the digits after the first one change, because making new tokens takes seconds.
+                // Only these digits change, because making new tokens takes seconds.
                 let digits = Data(String(part + 0x100, radix: 16).utf8)
                 for start in stride(from: 1, to: lines.count, by: length) {
                     lines.replaceSubrange(start..<start + digits.count, with: digits)

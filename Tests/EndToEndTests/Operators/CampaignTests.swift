@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Campaigns")
     struct CampaignTests {
-        /// The members of `campaign show --json` and of the commands that change a campaign.
+        /// The JSON of `campaign show` and of the commands that change a campaign.
         private struct Shown: Decodable {
             var queue, campaign, state: String
             var before: String?
@@ -18,7 +18,7 @@ extension EndToEnd {
             try shown(try await apnsWorker(url, "campaign", "show", campaign, "--json").output)
         }
 
-        /// Returns the number of delivered notifications of a campaign; 0 if the queue does not know it yet.
+        /// Returns how many notifications of a campaign were delivered; 0 if the queue does not know the campaign yet.
         private static func delivered(
             _ campaign: String, _ redis: RedisServer, queue: String = "default"
         ) throws -> Int {
@@ -37,7 +37,7 @@ extension EndToEnd {
                 #"{"id":"fan-\#(number)","campaign":"\#(campaign)","tokens":["\#(tokens.joined(separator: #"",""#))"],"alert":"x"}"#
         }
 
-        /// The number of notifications to cancel. `APNS_WORKER_CAMPAIGN_NOTIFICATIONS` sets another, such as 500000.
+        /// The number of notifications that are cancelled. `APNS_WORKER_CAMPAIGN_NOTIFICATIONS` sets another number, such as 500000.
         private static let size =
             ProcessInfo.processInfo.environment["APNS_WORKER_CAMPAIGN_NOTIFICATIONS"].flatMap { Int($0) } ?? 30_000
 
@@ -58,7 +58,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(100, prefix: "d", members: #""campaign":"wrong","send_at":\#(scheduled),"#))
             let total = jobs * size + 5100
             try redis.run("HSET", "push:{default}:campaign:wrong", "total", "\(total)")
-            // With the short lease of tests, a loaded machine could let another worker cancel what was just sent.
+            // On a loaded machine the tests' short lease could end. Then another worker would cancel what was just sent.
             let workers = try (0..<2).map { _ in
                 try WorkerProcess(
                     redis: url, endpoint: simulator.port,
@@ -82,7 +82,7 @@ extension EndToEnd {
             }
             let duration = ContinuousClock.now - start
             #expect(change?.inFlight ?? 0 <= 4 * 50)
-            // Requests in flight are answered within their delay.
+            // Answers to requests in flight come within the simulator's delay.
             let atReturn = try await simulator.account().accepted
             try await eventually("all jobs are gone") { try QueueContents(redis).isSettled }
             let account = try await simulator.account()
@@ -121,7 +121,7 @@ extension EndToEnd {
                     && retries.allSatisfy { String(decoding: $0.body, as: UTF8.self).contains("CampaignPaused") })
             #expect(try await Self.show("spring", redis: redis.url).state == "paused")
             try await apnsWorker(redis.url, "campaign", "resume", "spring").succeeds("is resumed")
-            // Soon, not only when they would have been due.
+            // The deferred jobs are sent soon, not when they would be due.
             try await redis.has(50)
             try await apnsWorker(redis.url, "campaign", "resume", "spring").fails(1, "was not paused")
             _ = try await worker.stop()
@@ -142,12 +142,12 @@ extension EndToEnd {
                 try Self.delivered("fast", redis) == 100
             }
             let early = try await Self.show("slow", redis: redis.url).outcomes["delivered"] ?? 0
-            // The first is sent at once.
+            // The campaign may begin with one more notification.
             #expect(early <= Int((ContinuousClock.now - start) / .seconds(1)) * 5 + 6)
             try await apnsWorker(redis.url, "campaign", "list").shows("running, 5/s")
             try await apnsWorker(redis.url, "campaign", "limit", "slow", "--off").prints(
                 "campaign slow in queue default has no limit\n")
-            // Soon, not only when their turns would have come.
+            // The jobs are sent soon, not when their turns at the old limit come.
             try await eventually("all are delivered") {
                 try Self.delivered("slow", redis) == 400
             }
@@ -185,7 +185,7 @@ extension EndToEnd {
 
             #expect(report.contains(#""latency_p99_ms":"#) && report.contains(#""ended_per_second":"#), "\(report)")
 
-            // It is for callbacks too, but not for those that ask for an outcome.
+            // The result of the campaign is also for callbacks, but not for readers that ask for an outcome.
             let output = redis.directory.appending(path: "results")
             for filter in [["--outcome", "invalid_token"], ["--event", "campaign_finished"]] {
                 try await redis.apnsWorker(
@@ -216,7 +216,7 @@ extension EndToEnd {
         func duplicates() async throws {
             let (redis, simulator) = try await startServers()
             try redis.run("HSET", "push:{default}:campaign:own", "total", "3")
-            // Of a producer that pushes itself.
+            // This job is of a producer that pushes jobs to Redis itself.
             let pushed = TestJob.text(TestJob.token("a", 1), #""campaign":"own","id":"o","unique_for":"1h","#)
             try redis.push([pushed, pushed, pushed])
             let lines = (0..<100).map { number in
@@ -252,7 +252,7 @@ extension EndToEnd {
             "a guard pauses a campaign whose tokens are invalid, in all queues, before the rest is sent",
             arguments: RedisStage.Kind.allCases)
         func guarded(kind: RedisStage.Kind) async throws {
-            // In a Cluster the two queues are on two servers.
+            // In a Cluster, each queue is on another server.
             let redis = try await RedisStage(kind)
             // A third of the tokens is invalid.
             let simulator = try await SimulatorProcess(
@@ -287,7 +287,7 @@ extension EndToEnd {
             }
             let parts = try await campaigns()
             #expect(parts.allSatisfy { $0.by == "guard" && $0.reason?.hasPrefix("invalid_token is ") == true })
-            // One of them had enough notifications, and no queue was sent to its end.
+            // One queue had enough notifications for the guard, and both queues still have jobs.
             #expect(parts.contains { $0.ended ?? 0 >= minimum })
             #expect(parts.allSatisfy { $0.ended ?? 0 < count / 2 }, "\(parts)")
             #expect(
@@ -297,7 +297,7 @@ extension EndToEnd {
 
             try await apnsWorker(redis.url, "campaign", "guard", "spring", "--off").succeeds()
             try await apnsWorker(redis.url, "campaign", "resume", "spring").succeeds()
-            // A third has invalid tokens.
+            // A third of the jobs has invalid tokens.
             try await eventually("all others are delivered") {
                 try ["a", "b"].allSatisfy { queue in
                     let server = try redis.server(ofQueue: queue)

@@ -3,12 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The commands of a campaign, one after the other, on each topology. Other suites cover the cases of each.
+    /// All commands of a campaign, one after the other, on a server and on a Cluster. Other suites have the special cases of each
+    /// command.
     @Suite("A campaign from its list to its report")
     struct CampaignWalkTests {
         private static let count = 4000
 
-        /// Writes a job and a table of tokens, of which every third is invalid.
+        /// Writes a job and a table of tokens. Every third token is invalid.
         /// - Returns: the arguments of `campaign send`.
         private static func send(_ redis: RedisServer) throws -> [String] {
             let (job, table) = (
@@ -35,7 +36,7 @@ extension EndToEnd {
             let stage = try await RedisStage(kind)
             let redis = try stage.server()
 
-            // The jobs of the system before.
+            // These are the jobs of a system that apns-worker replaces.
             let old = TestJob.text(TestJob.token("b", 1))
             try stage.server(of: "queue:push").run(
                 "RPUSH", "queue:push", #"{"class":"PushJob","args":[\#(old)],"jid":"1","queue":"push"}"#,
@@ -57,7 +58,7 @@ extension EndToEnd {
             try await simulator.control("PUT", "/rules", #"{"rules":[]}"#)
             try await stage.run(["campaign", "resume", "spring"]).succeeds()
 
-            // Killed in between, while a program enqueues other jobs.
+            // `campaign send` is killed three times while another program enqueues jobs.
             let web = try await WebProcess(
                 stage.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let orders = TestJob.many(10, prefix: "c", members: #""campaign":"orders","#).joined(separator: "\n")
@@ -75,7 +76,7 @@ extension EndToEnd {
             try await stage.run(send).succeeds()
             try await eventually("all have ended") {
                 let shown = try await stage.objects(["campaign", "show", "spring", "--json"]).first
-                // The orders' request was pushed once.
+                // The repeated requests have pushed the orders only once.
                 return try shown?["left"] as? Int == 0 && stage.contents().count("delivered") >= 10
             }
             try await stage.run(send).succeeds().prints("")

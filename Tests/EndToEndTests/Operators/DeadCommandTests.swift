@@ -62,7 +62,7 @@ extension EndToEnd {
             let key = try #require(list.first?["key"] as? String)
             try await dead("show", key).shows(#"{"payload":"secret"}"#).lacks("\u{1B}", "\u{0}").matches(
                 /tokens +ab cd\n/)
-            // Its bytes are not UTF-8.
+            // The letter's bytes are not UTF-8.
             let process = try redis.startCommand(["dead", "show", "--raw", key])
             #expect(try await process.wait() == .exited(0))
             #expect(try Data(contentsOf: process.directory.appending(path: "output")) == Data(Self.hostile.original))

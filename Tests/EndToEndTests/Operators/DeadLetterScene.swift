@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The two tools for requeueing, which have the same effect.
+/// The command and the script that requeue dead letters. Both have the same effect.
 enum RequeueTool: CaseIterable, Sendable {
     case command
     case script
@@ -26,7 +26,7 @@ enum RequeueTool: CaseIterable, Sendable {
     static let scriptPath = Repository.path("scripts/requeue")
 }
 
-/// Dead letters as a worker writes them.
+/// A dead letter as a worker writes it.
 struct TestLetter {
     var reason = "UnknownApp"
     var id: String?
@@ -62,7 +62,7 @@ extension RedisServer {
         }
     }
 
-    /// The bytes of the waiting jobs, without their wrappers.
+    /// Returns the waiting jobs without the worker's wrappers.
     func originals(queue: String = "default") throws -> [[UInt8]] {
         try QueueContents(self, queue: queue).jobs.map { body in
             let text = Array("\"job\":".utf8)

@@ -7,7 +7,7 @@ import Testing
 @testable import apns_worker
 
 extension EndToEnd {
-    /// Numbers of any size, wherever the programs read one. No program may end by a signal, and none may hang.
+    /// Programs read numbers of any size wherever they read one. No program may crash or hang.
     @Suite("Extreme numbers")
     struct ExtremeNumbersTests {
         private static let numbers = [
@@ -17,13 +17,13 @@ extension EndToEnd {
 
         // MARK: Programs
 
-        /// Runs a program; one that goes on is stopped.
-        /// - Returns: its end in words, if that is a signal that it does not get from here, or if it can't be stopped.
+        /// Runs a program, and stops it after some time.
+        /// - Returns: what is wrong in words, if the program crashes or can't be stopped.
         private static func fault(
             _ arguments: [String], of program: String = "apns-worker", _ environment: [String: String],
             within limit: Duration = .seconds(20)
         ) async throws -> String? {
-            // In a folder of its own, because some flags name a file to write.
+            // The program runs in its own folder, because some flags name a file to write.
             let folder = try TemporaryFolder()
             let process = try ChildProcess(
                 "/usr/bin/env", ["--chdir=\(folder.url.path)", BuiltProgram.path(program)] + arguments,
@@ -57,7 +57,7 @@ extension EndToEnd {
 
         // MARK: Flags and settings
 
-        /// The flags without which a command refuses the others.
+        /// The flags without which a command would refuse the other flags.
         private static func context(_ command: String) -> [String] {
             switch command {
             case "enqueue": ["--token", "ab", "--alert", "x"]
@@ -72,7 +72,7 @@ extension EndToEnd {
             argument.abstract?.contains("(APNS_WORKER_") ?? false
         }
 
-        /// The arguments of each flag, one list for each number, with whatever else the command needs.
+        /// Returns a list for each flag. It has the arguments of the command with the flag and one number, for several numbers.
         private static func cases(_ program: DocumentedCommand) -> [[[String]]] {
             program.leaves().flatMap { path, command in
                 let arguments = command.arguments ?? []
@@ -87,16 +87,17 @@ extension EndToEnd {
             }
         }
 
-        /// Returns the cases that are run as programs: the accepted ones, and a refused one for each name of a flag. Of a
-        /// flag that accepts every number, and thus takes any text, only two are run, in each command two others.
+        /// Returns the arguments that must be tried in a process, because a program accepts them. For each name of a flag, one refused
+        /// number is tried, too. A flag that accepts every number takes any text: of those only two numbers are tried, in each command
+        /// other ones.
         ///
-        /// All others are refused here, by the code that refuses them in the program; a number that ends it ends the
+        /// This function tries all others, with the code that refuses them in the program. If a number crashes that code, it crashes the
         /// tests.
         private static func toRun(_ flags: [[[String]]], _ accept: ([String]) throws -> Void) -> [[String]] {
             var refused: Set<Substring> = []
             var texts: [Substring: Int] = [:]
             let needed = flags.flatMap { cases in
-                // The last argument is `--flag=number`.
+                // The last argument has the form `--flag=number`.
                 let name = cases[0].last?.split(separator: "=").first ?? ""
                 var accepted: [[String]] = []
                 var others: [[String]] = []
@@ -171,7 +172,7 @@ extension EndToEnd {
                 }
             }
 
-            /// Writes all keys, with other numbers.
+            /// Writes all keys with some other numbers.
             /// - Parameter share: the share of the numbers that are replaced.
             func write(to redis: RedisTestConnection, share: Double, _ random: inout SeededGenerator) throws {
                 try redis.run("FLUSHALL")
@@ -251,7 +252,7 @@ extension EndToEnd {
             try redis.run("HSET", "push:{shared}:registrations", TestJob.token("b", 1), "\(now * 1000)")
             first.process.kill()
             try redis.push([#"{"id":"w",\#(token(4)),"enqueued_at":\#(now)}"#])
-            // A lane that is dead, and has claims.
+            // This lane is dead, and has claims.
             try redis.run("ZADD", "push:{default}:workers", "\((now - 600) * 1000)", "w.0")
             try redis.run("HSET", "push:{default}:claimed:w.0", "1.s2", #"{"id":"c",\#(token(6))}"#)
             let contents = try Contents(redis.connect())
@@ -259,7 +260,7 @@ extension EndToEnd {
             return contents
         }
 
-        /// Requests the dashboard's pages, from link to link.
+        /// Requests the pages of the dashboard from link to link, and returns their number.
         private static func crawl(_ web: WebProcess) async throws -> Int {
             var seen: Set<String> = []
             var found: Set<String> = ["/"]
@@ -296,7 +297,7 @@ extension EndToEnd {
 
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis, simulator, environment: environment)
-            // With the numbers of its predecessors, and then with others while it runs.
+            // The worker reads the present numbers first, and then others while it runs.
             for _ in 0..<3 {
                 try redis.push([#"{"id":"n","token":"\#(TestJob.token("a", 8))","alert":"x"}"#])
                 let calls = try redis.scriptCalls()

@@ -72,6 +72,6 @@ struct FleetView: Decodable {
         workers.first { $0.pid == Int(process.process.processIdentifier) }
     }
 
-    /// The kinds of the problems, with the queue, app or worker of each.
+    /// The kind of each problem, with its queue, app or worker.
     var kinds: [String] { problems.map { "\($0.kind) \($0.subject)" } }
 }

@@ -34,7 +34,7 @@ extension EndToEnd {
             #expect(
                 first.errors.split(separator: "\n").count == 1 && first.errors.hasPrefix("line 3: the device token"))
             #expect(try Self.count(redis) == 1801)
-            // A repetition is harmless.
+            // The command can be repeated.
             try await Self.add(["--json"], redis, input: tokens.joined(separator: "\n")).succeeds().prints(
                 #"{"added":0,"known":1800,"refused":0,"registered":0}"# + "\n")
             try await Self.add(["--from", "-"], redis, input: TestJob.token("ef", 1)).prints("added 1 token\n")

@@ -11,7 +11,7 @@ extension EndToEnd {
             try await apnsWorker(url, ["invalid"] + arguments, input: input)
         }
 
-        /// Adds tokens as workers write them, half of them marked in a wrong environment.
+        /// Adds tokens as workers write them. Half of the tokens are marked in a wrong environment.
         private static func fill(_ count: Int, _ redis: RedisServer) throws {
             let tokens = try redis.invalidTokens()
             let now = Int64(Date().timeIntervalSince1970) * 1000
@@ -33,7 +33,7 @@ extension EndToEnd {
         @Test("a shard that can't be read hides no other one")
         func unreadableShard() async throws {
             let redis = try RedisServer()
-            // In the first shard, and in the last one.
+            // The tokens are in the first shard and in the last one.
             try Self.fill(100, redis)
             let now = Int64(Date().timeIntervalSince1970) * 1000
             for number in 0..<3 {
@@ -58,7 +58,7 @@ extension EndToEnd {
                     : list.output.split(separator: "\n").count
                 #expect(found == 3, "\(options) \(list)")
             }
-            // A change needs all of them.
+            // A change needs all shards.
             try await Self.invalid(["remove", "--reason", "Unregistered", "--yes"], redis.url).fails(1, "WRONGTYPE")
 
             let web = try await WebProcess(redis.url, ["ada": ["--role", "operator"]])

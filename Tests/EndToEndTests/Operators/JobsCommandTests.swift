@@ -85,7 +85,7 @@ extension EndToEnd {
             #expect(lines.count == 51 && list.errors.contains("there are more"), "\(list.errors)")
             #expect(
                 lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR +DEFERRED/))
-            // Its ID is not valid, so none is shown.
+            // The job's ID is not valid, so no ID is shown.
             try await stage.run(["jobs", "list", "--limit", "100"]).lacks("\u{1B}", "\u{07}").matches(
                 /waiting +[0-9a-f]{10} +- +- +1 +- +- +- +abcd… +unreadable/)
             try await stage.run(["jobs", "list", "--count"]).prints("66\n")

@@ -3,18 +3,18 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The bytes of large jobs that leave Redis when somebody looks.
+    /// Commands and pages may read only few bytes of large jobs from Redis.
     @Suite("Looking costs little")
     struct LookingTests {
         private static let count = 100
         private static let size = 68_000
-        /// A page of jobs shows at most fifty, and reads each.
+        /// A page of jobs shows, and reads, at most fifty jobs.
         private static let limit = 60 * size
 
         private let redis: RedisServer
         private let connection: RedisTestConnection
 
-        /// Fills each place of a queue with large jobs: in each a hundred, 34 MB in all.
+        /// Writes a hundred large jobs to each place of a queue: 34 MB in all.
         init() throws {
             redis = try RedisServer()
             connection = try redis.connect()
@@ -42,7 +42,7 @@ extension EndToEnd {
             try connection.run("HSET", "push:{default}:campaign:news", "total", "1000", "delivered", "500")
         }
 
-        /// Returns the bytes that Redis has sent to others while a body ran.
+        /// Returns the number of bytes that Redis sends to others while a body runs.
         private func bytes(_ body: () async throws -> Void) async throws -> Int {
             func written() throws -> (bytes: Int, own: Int) {
                 let text = try #require(connection.run("INFO", "stats").text)
@@ -75,7 +75,7 @@ extension EndToEnd {
                     #expect(found <= limit, "\(command.joined(separator: " ")): \(found) bytes")
                 }
             }
-            // A new command belongs into one of the lists.
+            // A new command must be in one of the lists.
             let help = try await CommandLineTests.run(["--help"]).output
             let inspecting = try #require(help.firstMatch(of: /INSPECT SUBCOMMANDS:\n([^:]*)\n\n/)).1
             let names = inspecting.matches(of: #/(?m)^  ([a-z]+) /#).map { String($0.1) }
@@ -85,7 +85,7 @@ extension EndToEnd {
         @Test("a page and each answer of the API read at most a page of jobs, and a search each job once")
         func pages() async throws {
             let web = try await WebProcess(redis.url, [:])
-            // All pages that others link to, one for each path, and what the API describes.
+            // Requests each path to which a page links, once, and each path in the API's description.
             var (waiting, seen) = (["/", "/api/v1/openapi.json"], Set<String>())
             while let path = waiting.popLast() {
                 let place = path.prefix { $0 != "?" }.replacing(/\/[0-9a-f]{10,}$/, with: "/")

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Nothing chosen is not everything: the API's own description generates wrong requests.
+    /// A request that chooses nothing must not change everything. The API's own description tells which wrong requests there are.
     @Suite("Nothing chosen")
     struct NothingChosenTests {
         private typealias Object = [String: Any]
@@ -28,7 +28,7 @@ extension EndToEnd {
                 try await web.ask("ada", "/api/v1\(path)")
             }
 
-            /// Everything in Redis except for the audit log, which has refused changes, too.
+            /// Everything in Redis except for the audit log, because that also has refused changes.
             func everything() throws -> [String: RedisValue] {
                 var values: [String: RedisValue] = [:]
                 for key in try connection.run("KEYS", "*").strings() where key != "push:{shared}:audit" {
@@ -37,7 +37,7 @@ extension EndToEnd {
                 return values
             }
 
-            /// Writes one of each thing that actions change.
+            /// Writes one of each thing that actions can change.
             func fill() async throws {
                 try connection.run("FLUSHALL")
                 let now = Int64(Date().timeIntervalSince1970 * 1000)
@@ -144,7 +144,7 @@ extension EndToEnd {
             ]
         }
 
-        /// Returns wrong forms of a field: renamed, empty or mistyped.
+        /// Returns bodies with wrong forms of a field: renamed, empty or mistyped.
         private static func wrong(_ body: Object, _ name: String, kind: String) -> [(words: String, body: Object)] {
             func with(_ value: Any?, as other: String? = nil) -> Object {
                 var changed = body
@@ -209,13 +209,13 @@ extension EndToEnd {
                         #expect((400..<500).contains(answer.status), "\(action) \(name) \(words): \(answer)")
                     }
                 }
-                // Fields of others, and nothing at all.
+                // Fields of other actions are refused, and so is a request that chooses nothing.
                 for name in ["campaigns", "filter_campaign", "unknown"] where body.count > 1 {
                     let answer = try await scene.post(action, body.merging([name: "x"]) { $1 })
                     #expect(answer.status == 400, "\(action) \(name): \(answer)")
                 }
                 #expect((400..<500).contains(try await scene.post(action, ["yes": true]).status), "\(action)")
-                // Not confirmed.
+                // Without a confirmation, the request is right and changes nothing.
                 for value in ["False", "NO", "off", "0"] where body["yes"] != nil {
                     let answer = try await scene.post(action, body.merging(["yes": value]) { $1 })
                     #expect(answer.status == 200, "\(action) \(value): \(answer)")
@@ -281,7 +281,7 @@ extension EndToEnd {
                 }
             }
             #expect(number > 40)
-            // The innocents.
+            // Right requests still have answers.
             for path in ["/jobs?state=waiting&queue=q&queue=r", "/jobs", "/results?newest_first=no", "/status"] {
                 #expect(try await scene.get(path).status == 200, "\(path)")
             }

@@ -3,11 +3,11 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Ten situations of an operator on call, each from real parts. The cause is found with at most two commands, or on the first
-    /// page of the dashboard or one that it links to, and cured with one command.
+    /// Ten situations of an operator on call, with real programs. The operator finds the cause with at most two commands, or two pages of
+    /// the dashboard, and cures it with one command.
     @Suite("Scenes of an operator on call")
     struct OnCallSceneTests {
-        /// A worker, and the commands that its operator gives, and the pages that they open.
+        /// A worker and its operator. Counts the commands and the pages.
         private final class Operator {
             let redis: RedisServer
             let worker: WorkerProcess
@@ -29,14 +29,14 @@ extension EndToEnd {
                 return result.output + result.errors
             }
 
-            /// Opens a page, and returns its text.
+            /// Opens a page, and returns its header and text.
             func open(_ path: String) async throws -> String {
                 pages += 1
                 let page = try await web.ask("ann", path, nil, ["Accept: text/html"])
                 return page.head + page.text.replacing(/<[^>]*>/, with: "")
             }
 
-            /// Checks that the cause was found with few steps, and begins to count those of the cure.
+            /// Checks that the operator found the cause with few commands and pages, and sets the counts to 0.
             func found(commands most: Int = 2, pages: Int = 2, _ location: SourceLocation = #_sourceLocation) {
                 #expect(commands <= most && self.pages <= pages, sourceLocation: location)
                 (commands, self.pages) = (0, 0)
@@ -105,7 +105,7 @@ extension EndToEnd {
             )
             if results == "all" {
                 #expect(shown.contains("delivered") && page.contains("Its last push was delivered"))
-                // The search leads to the device.
+                // The search leads to the page of the device.
                 #expect(found.contains("delivered") && search.contains("/devices/"))
             } else {
                 let gap = "deliveries are not kept"
@@ -206,7 +206,7 @@ extension EndToEnd {
             _ = try await worker.stop()
             #expect(try await person.ask("requeue", "--reason", "UnknownApp").contains("requeued 300 jobs"))
             #expect(person.commands == 1)
-            // The advice ends with its cure.
+            // The advice is gone once the letters are requeued.
             let after = try await person.ask("status")
             #expect(!after.contains("--reason UnknownApp") && after.contains("MalformedToken 40"), "\(after)")
         }

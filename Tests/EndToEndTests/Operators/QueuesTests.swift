@@ -38,7 +38,7 @@ extension EndToEnd {
             }
             var sent = [0, 0, 0]
             for queue in order where sent[0] < 2500 { sent[queue] += 1 }
-            // Exact except for jobs in flight.
+            // The weights are exact, except for jobs in flight.
             #expect(abs(sent[1] - 1250) < 300 && abs(sent[2] - 417) < 300, "\(sent)")
         }
 
@@ -56,7 +56,7 @@ extension EndToEnd {
                 ])
             var seen = [0, 0]
             try await eventually("the second queue has its turn") {
-                // In the opposite order, deliveries of the second queue could appear to precede those of the first.
+                // The second queue must be read first. Otherwise its deliveries could seem to come before those of the first.
                 let second = try delivered(redis, ["second"])[0]
                 seen = [try delivered(redis, ["first"])[0], second]
                 return second > 0
@@ -74,8 +74,7 @@ extension EndToEnd {
 
         private static let token = String(repeating: "ab", count: 32)
 
-        /// Returns a Redis with a queue `ok` that has one of everything, and a queue `bad` of which the same keys have the wrong
-        /// type.
+        /// Returns a Redis with the queues `ok` and `bad`. `ok` has one of everything. The same keys of `bad` have the wrong type.
         private static func withUnreadableQueue() throws -> RedisServer {
             let redis = try RedisServer()
             let job = #"{"id":"kept","token":"\#(token)"}"#
@@ -93,7 +92,7 @@ extension EndToEnd {
             return redis
         }
 
-        /// Commands, and what they print of `ok`.
+        /// Commands, and the text that each prints about the queue `ok`.
         private static let ofUnreadable: [(command: [String], expected: String)] = [
             (["jobs", "list"], "kept"), (["jobs", "list", "--count", "--by", "queue"], "1\tok"),
             (["jobs", "show", "--id", "kept"], "kept"), (["jobs", "export"], "kept"), (["device", token], "kept"),

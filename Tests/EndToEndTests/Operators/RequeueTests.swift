@@ -29,9 +29,9 @@ extension EndToEnd {
                 seconds: Int64(number) * 60)
         }
 
-        /// Flags, and the number of the jobs that they move; `nil` for wrong usage. There are 60 mixed dead letters and 10
-        /// cancelled jobs, one of each for each minute. `KEY` is the key of `job-3`, and `T` and `U` before a form are the
-        /// times 20 and 10 minutes and a half ago.
+        /// Flags, and the number of jobs that they move; `nil` for wrong flags. There are 60 mixed dead letters and 10 cancelled jobs,
+        /// one of each kind for each minute. `KEY` is the key of `job-3`. `T…` and `U…` are times 20.5 and 10.5 minutes ago in several
+        /// forms.
         private static let agreements: [(flags: [String], moved: Int?)] = filters + tokens + times
 
         private static let filters: [(flags: [String], moved: Int?)] = [
@@ -43,7 +43,7 @@ extension EndToEnd {
             (["--reason", "$(touch /tmp/x)`id`"], 0), (["--error", "'); redis.call('FLUSHALL') --"], 0),
             (["--key", "KEY"], 1), (["--key", "KEY", "--reason", "BadPayload"], 0), (["--key", "12"], nil),
             (["--key", "0123456789"], 0), (["--token", "abcdef01"], nil), (["--token", "abcdef…"], nil),
-            // The cancelled jobs.
+            // Cancelled jobs have the reason `Cancelled`.
             (["--reason", "Cancelled"], 10), (["--reason", "Cancelled", "--reason", "BadTopic"], 30),
             (["--reason", "Cancelled", "--reason", "BadTopic", "--limit", "25", "--first"], 25),
             (["--reason", "Canc*"], 0), (["--campaign", "spring 0"], 0),
@@ -52,7 +52,7 @@ extension EndToEnd {
             (["--reason", "Cancelled", "--dry-run"], 0),
         ]
 
-        /// Each form of a token in a job is found by each other one.
+        /// A filter with a token in any form finds jobs with the token in any other form.
         private static let tokens: [(flags: [String], moved: Int?)] = (0..<3).flatMap { number in
             let token = Data([0xFB, 0xFF, UInt8(number)] + [UInt8](repeating: 7, count: 29))
             let digits = token.map { String(format: "%02x", $0) }.joined()
@@ -78,7 +78,7 @@ extension EndToEnd {
             return rows + wrong.map { (flags: ["--since", $0], moved: nil) }
         }()
 
-        /// Returns a time in a form of the table.
+        /// Returns the time for a form such as `T` or `U`.
         private static func time(_ text: String) -> String {
             guard let first = text.first, "TU".contains(first) else { return text }
             let seconds = Date().timeIntervalSince1970.rounded(.down) - (first == "T" ? 1230 : 630)
@@ -120,7 +120,7 @@ extension EndToEnd {
                 #expect(command.0.ending == script.0.ending, "\(flags) \(script.0.errors)")
                 #expect(command.0.output == script.0.output, "\(flags)")
                 if moved != nil { #expect(command.0.errors == script.0.errors, "\(flags)") }
-                // The script runs slightly later, and jobs and dead letters contain both times.
+                // The script runs a little later than the command, and jobs and letters have the time.
                 #expect(command.1.jobs.map(Self.withoutTime) == script.1.jobs.map(Self.withoutTime), "\(flags)")
                 #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original), "\(flags)")
                 #expect(command.1.counters == script.1.counters, "\(flags)")
@@ -182,7 +182,7 @@ extension EndToEnd {
             )
             try await tool.run(["--reason", "BadPayload", "--limit", "3"], redis: redis).prints(
                 "requeued 3 jobs of queue default: 3 BadPayload\n")
-            // The oldest: 58, 55 and 52.
+            // The oldest matching letters are 58, 55 and 52.
             #expect(try redis.originals() == [58, 55, 52].map { Self.mixed[$0].original })
             try await tool.run(["--id", "job-1"], redis: redis).prints(
                 "requeued 1 job of queue default: 1 BadPayload\n")
@@ -200,7 +200,7 @@ extension EndToEnd {
                 (["--all", "--rate", "0"], "--rate must be"),
                 (["--all", "--yes", "--queue", "a{b"], "printable ASCII"),
                 (["--all", "--yes", "--resaon", "X"], "--resaon"), (["--since", "soon"], "since must be"),
-                // A variable without a value.
+                // A flag without its value.
                 (["--all", "--yes", "--queue", "--dry-run"], "--queue"), (["--reason", "--all", "--yes"], "--reason"),
             ] as [([String], String)])
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
@@ -271,7 +271,7 @@ extension EndToEnd {
             #expect(agreed.contains("requeued 150 jobs"), "\(agreed)")
         }
 
-        /// Returns the output of the command on a terminal into which an answer is typed.
+        /// Returns the output of the command on a terminal. The answer is typed there.
         private static func onTerminal(_ flags: String, _ redis: RedisServer, answer: String) async throws -> String {
             let process = try redis.startOnTerminal("requeue \(flags)", typing: answer)
             try await process.wait()

@@ -14,7 +14,8 @@ extension EndToEnd {
             try await results(arguments + ["--json"], redis).objects.map { try #require($0["id"] as? String) }
         }
 
-        /// Adds a result as a worker does, at a time in milliseconds.
+        /// Adds a result as a worker does.
+        /// - Parameter at: milliseconds since 1970.
         private static func add(
             _ id: String, at time: Int64, _ redis: RedisServer, queue: String = "default", token: String = "aabb",
             outcome: String = "dead", reason: String = "BadTopic", app: String = "shop", campaign: String = "",
@@ -62,7 +63,7 @@ extension EndToEnd {
             let none = try await Self.results(["--campaign", "autumn"], redis)
             #expect(
                 none.ending == .exited(0) && none.errors.hasPrefix("no results match (4 searched in queue default)\n"))
-            // A missing result for a named job or device is a failure.
+            // For a named job or device, no result is a failure.
             try await Self.results(["--id", "nosuch"], redis).fails(1)
         }
 
@@ -76,7 +77,7 @@ extension EndToEnd {
             #expect(try await Self.ids(["--newest-first"], redis) == all.reversed())
             let recent = try await Self.ids(["--since", "20m"], redis)
             #expect((380...403).contains(recent.count) && recent.last == "1202")
-            // The second query is made later.
+            // The time 20 minutes ago moves between the queries.
             let earlier = try await Self.ids(["--until", "20m"], redis)
             #expect((1203...1206).contains(earlier.count + recent.count) && earlier.first == "0")
             let second = now / 1000 - 2000 + 5
@@ -113,7 +114,7 @@ extension EndToEnd {
             try await Self.results(["--queue", "bulk", "--limit", "1"], redis).lacks("queue=")
             let none = try await Self.results(["--app", "x"], redis)
             #expect(none.errors.hasPrefix("no results match (600 searched in 3 queues)\n"))
-            // Deliveries that are not kept are not denied.
+            // If a queue keeps no deliveries, the command does not say that there was none.
             for (queue, kept) in [("bulk", "failures"), ("critical", "all"), ("default", "off")] {
                 try redis.run(
                     "SET", "push:{\(queue)}:source",
@@ -162,7 +163,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis, simulator, ["--exit-when-done", "--log-level", "debug"])
             #expect(try await worker.finish().dead == 1)
-            // The default keeps failures.
+            // By default, failures are kept.
             let stored = try #require(try storedResults(redis).first)
             #expect(stored["id"] == "promo-0" && stored["token"] == "aabb" && stored["app"] == "default")
             #expect(stored["campaign"] == "spring" && stored["labels"] == #"{"user":"4711"}"#)

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The results available to producers.
+    /// Results, as producers read them.
     @Suite("Results")
     struct ResultsTests {
         private func outcomes(_ results: [[String: String]]) -> [String: Int] {

@@ -36,7 +36,7 @@ extension EndToEnd {
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 0)
             try await apnsWorker(redis.url, "pause", "--queue", "critcal", "--force").succeeds()
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 1)
-            // If no queue exists yet, any name is accepted: a pause can precede the first job.
+            // Before the first queue exists, any name is accepted: a pause can come before the first job.
             let fresh = try RedisServer()
             try await apnsWorker(fresh.url, "pause", "--queue", "first").succeeds()
             try await apnsWorker(fresh.url, "pause", "--queue", "second").fails(1)
@@ -90,7 +90,7 @@ extension EndToEnd {
             try await apnsWorker(redis.url, "pause", "--now").succeeds("Workers release")
             try await eventually("all is handed back") { try QueueContents(redis).claims == 0 }
             let accepted = try await simulator.account().accepted
-            // At ten per second, 600 would take a minute; only notifications in flight were sent after the command.
+            // With a limit of ten per second, only notifications in flight were sent after the command.
             #expect(accepted < 200, "\(accepted)")
             try await apnsWorker(redis.url, "resume").succeeds()
             try await simulator.control("DELETE", "/rules")
@@ -122,7 +122,7 @@ extension EndToEnd {
             #expect(resumed.ending == .exited(0) && resumed.output.matches(of: /is resumed/).count == 2)
             #expect(try redis.run("EXISTS", "push:{critical}:paused") == 1)
 
-            // With several configured queues, a command that changes something needs a name.
+            // With several configured queues, a command that changes something must name its queues.
             let queues = ["APNS_WORKER_QUEUE": "critical,default"]
             try await redis.apnsWorker(["requeue", "--reason", "Other"], environment: queues).fails(
                 64, "choose with --queue critical,default, or pass --all-queues")

@@ -28,7 +28,7 @@ extension EndToEnd {
             #expect(!page.output.contains("\u{1B}"))
             #expect(lines.allSatisfy { $0.count <= 80 }, "\(page.output)")
             try await apnsWorker(redis.url, "status", "--check").fails(2).begins("CRITICAL: queue typo")
-            // With --queue, only the problems of that queue are reported.
+            // With --queue, `status` reports only the problems of that queue.
             #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
         }
 
@@ -142,7 +142,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let watch = try redis.startCommand(["status", "--watch", "100ms"])
             try await eventually("several pages are there") { watch.output.components(separatedBy: "QUEUE").count > 3 }
-            // In a pipe it prints plain pages without escape codes.
+            // On a pipe, the command prints pages without escape codes.
             #expect(!watch.output.contains("\u{1B}"))
             redis.kill()
             try await eventually("it tells of the outage") { watch.output.contains("showing the previous state") }
@@ -174,20 +174,21 @@ extension EndToEnd {
             #expect(kill(process, SIGINT) == 0)
             #expect(try await terminal.wait() == .exited(0))
 
-            // The terminal itself adds a carriage return before each line feed.
+            // The terminal adds a carriage return before each line feed.
             let output = String(String.UnicodeScalarView(terminal.output.unicodeScalars.filter { $0 != "\r" }))
             let frames = output.components(separatedBy: home)
             #expect(frames[0] == "\u{1B}[?1049h\u{1B}[?25l")
             #expect(frames.last?.hasSuffix("\u{1B}[J\u{1B}[?25h\u{1B}[?1049l") == true)
             for frame in frames.dropFirst() {
                 let page = try #require(frame.components(separatedBy: "\u{1B}[J").first)
-                // The rest of a longer line is erased, and the last line has no line feed, which would scroll.
+                // The program erases the rest of a longer old line, and prints no line feed after the last line, because that would
+                // scroll.
                 let lines = page.components(separatedBy: "\n")
                 #expect(lines.count == 16 && lines.allSatisfy { $0.hasSuffix("\u{1B}[K") })
                 let bare = lines.map { $0.replacing(/\u{1B}\[[0-9;]*[A-Za-z]/, with: "") }
                 #expect(bare.allSatisfy { $0.count <= 70 }, "\(bare)")
                 #expect(bare.last?.wholeMatch(of: /… \d+ more lines/) != nil, "\(bare)")
-                // The list of problems leaves room for the table.
+                // The list of problems is short enough for the table.
                 #expect(bare.contains { $0.hasPrefix("! same problem for 18 more: queue-") }, "\(bare)")
                 #expect(bare.contains { $0.hasPrefix("QUEUE ") } && bare.contains { $0.hasPrefix("queue-0 ") })
             }

@@ -2,8 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Returns the results of a queue as a program reads them that knows only the documentation: a dictionary for each. Numbers
-/// and labels are JSON.
+/// Returns the results of a queue as `docs/results.md` defines them: a dictionary for each. Numbers and labels are texts of JSON.
 func storedResults(_ redis: RedisServer, queue: String = "default") throws -> [[String: String]] {
     try redis.connect().run("XRANGE", "push:{\(queue)}:results", "-", "+").list().flatMap { entry in
         let text = try #require(try entry.list()[1].pairs()["results"])

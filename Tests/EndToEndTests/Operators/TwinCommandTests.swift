@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Names that look alike in the same queue: commands, pages and the API read and change only what they name.
+    /// Two names in a queue look alike. Commands, pages and the API read and change only the one that they name.
     @Suite("Twin names in commands, pages and the API")
     struct TwinCommandTests {
         private typealias Object = [String: Any]
@@ -11,7 +11,7 @@ extension EndToEnd {
         private static let (own, twin) = (TestJob.token("0", 1), TestJob.token("1", 1))
         private static let pairs = [("sale", "sale "), ("sale\u{200F}", "sale"), ("cafe\u{301}", "caf\u{E9}")]
 
-        /// The arguments of each command that takes a name; `NAME` is the name. Those of changes are confirmed.
+        /// The arguments of each command that takes a name, in place of `NAME`. Changes are confirmed.
         private static let commands: [(command: String, arguments: [String], changes: Bool)] =
             [
                 ("campaign pause", ["NAME", "--yes"], true), ("campaign resume", ["NAME", "--yes"], false),
@@ -39,14 +39,14 @@ extension EndToEnd {
                 ]
             }
 
-        /// Commands that take the name of an app from the settings, and none of a job.
+        /// Commands that take the name of an app in the configuration, not of an app in jobs.
         private static let ofSettings: Set = ["feedback", "channels", "web-user"]
 
         private static func job(_ name: String, _ token: String) -> String {
             #"{"id":"\#(name)","campaign":"\#(name)","app":"\#(name)","fair":"\#(name)","labels":{"tenant":"\#(name)"},"token":"\#(token)","alert":"x"}"#
         }
 
-        /// Returns the values of all members with names of campaigns, jobs and apps.
+        /// Returns all names of campaigns, jobs and apps in a JSON value.
         private static func names(_ value: Any) -> [String] {
             if let list = value as? [Any] { return list.flatMap(names) }
             return (value as? Object ?? [:]).flatMap { key, value in
@@ -70,7 +70,7 @@ extension EndToEnd {
                 names = (own, twin)
             }
 
-            /// Writes a job of each name to each place, and the counters of its campaign.
+            /// Writes a job with each name to each place, and the counters of the name's campaign.
             func fill() throws {
                 try connection.run("FLUSHALL")
                 let now = Int64(Date().timeIntervalSince1970 * 1000)
@@ -95,7 +95,7 @@ extension EndToEnd {
                 }
             }
 
-            /// Everything that Redis has of a name: values with its token, and keys and fields with its bytes.
+            /// Returns everything in Redis with a name or its token: values, keys and fields.
             func everything(_ name: String, _ token: String) throws -> [String] {
                 var found: [String] = []
                 for key in try connection.run("KEYS", "*").strings() where key != "push:{shared}:audit" {
@@ -190,7 +190,7 @@ extension EndToEnd {
             }
             try await redis.apnsWorker(["campaign", "pause", own]).reports("looks like", "⟨U+")
             try await redis.apnsWorker(["campaign", "pause", own, "--yes"]).succeeds().reports("looks like")
-            // So does the producer get a hint.
+            // The producer gets a hint, too.
             let name = own.utf8.elementsEqual("sale".utf8) ? twin : own
             let enqueue = ["enqueue", "--campaign", name, "--token", Self.own, "--alert", "x", "--strict"]
             try await redis.apnsWorker(enqueue).fails(64, "looks like")
@@ -259,7 +259,7 @@ extension EndToEnd {
                     #expect(shown.allSatisfy { $0.utf8.elementsEqual(own.utf8) }, "\(list) \(name) \(shown)")
                 }
             }
-            // What the forms and links of a page send back is the name.
+            // The forms of a page must send back the right name.
             for path in ["/campaigns/\(encoded)", "/jobs?campaign=\(encoded)", "/dead?campaign=\(encoded)"] {
                 let page = try await web.ask("ada", path)
                 #expect(page.status == 200, "\(path)")

@@ -11,7 +11,7 @@ extension EndToEnd {
         private struct Site {
             let web: WebProcess
 
-            /// - Parameter user: the values of the header, each in a line of its own.
+            /// - Parameter user: the values of the header `X-User`. Each has its own line.
             func ask(
                 _ path: String, as user: [String] = [], from address: String = proxy, _ options: [String] = []
             ) async throws -> (status: Int, text: String) {
@@ -24,7 +24,7 @@ extension EndToEnd {
                 return (status, curl.output)
             }
 
-            /// Pauses the queue with the form of the page.
+            /// Sends the form that pauses the queue, and returns the status.
             func pause(as user: String, _ change: [String] = []) async throws -> Int {
                 let page = try await ask("/queues/default", as: [user]).text
                 let cookie = try #require(page.firstMatch(of: /(?i)set-cookie: ([^;]+);/)?.1)
@@ -58,7 +58,7 @@ extension EndToEnd {
             #expect(try await site.pause(as: "grace", ["-H", "Sec-Fetch-Site: cross-site"]) == 403)
             #expect(try await site.pause(as: "grace") == 303)
             #expect(try await site.ask("/activity", as: ["vic"]).text.contains("grace (web)"))
-            // A viewer has a form token too, for the choice of colors.
+            // A viewer also has a form token, because a viewer can choose colors.
             #expect(try await site.pause(as: "vic") == 403)
             #expect(try await site.ask("/login", as: ["vic"]).status == 303)
             #expect(try await site.ask("/", as: ["bob"]).status == 403)

@@ -57,16 +57,16 @@ final class WebProcess {
         return (process, String(try #require(process.output.firstMatch(of: /dashboard  (http\S+)\//)?.1)))
     }
 
-    /// Starts another process after this one has ended, with the same users and at another address.
+    /// Starts the dashboard again with the same users, at another address.
     func restart() async throws { (process, address) = try await Self.open(arguments, environment) }
 
     var port: Int { get throws { try #require(address.split(separator: ":").last.flatMap { Int($0) }) } }
 
-    /// Returns the path of a file that ends with the dashboard.
+    /// Returns the path of a file that is removed with this object.
     func path(_ name: String) -> String { folder.path(name) }
 
-    /// Sends a request: with a body, a POST.
-    /// - Parameter user: a user, or a text that is no user's token.
+    /// Sends a GET, or a POST if there is a body.
+    /// - Parameter user: a user, or any text as a token.
     func ask(
         _ user: String, _ path: String, _ body: String? = nil, _ headers: [String] = []
     ) async throws -> Answer {

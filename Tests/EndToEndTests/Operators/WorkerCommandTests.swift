@@ -20,7 +20,7 @@ extension EndToEnd {
             let left = try QueueContents(redis).jobs.count + 20
             try redis.push(TestJob.many(20, prefix: "b"))
             #expect(try await FleetView(redis.url).kinds == ["no_worker default"])
-            // A retry that is due, and enough time for several renewals.
+            // The stopped lanes must not claim this retry, which is due, while they renew their leases several times.
             try redis.run("ZADD", "push:{default}:retry", "1", TestJob.text(TestJob.token("cc", 1)))
             let before = try #require(seen.updated_at)
             try await eventually("it has renewed its lease, and more than once") {
@@ -73,7 +73,7 @@ extension EndToEnd {
                     return view.worker(worker)?.state == "quiet" && view.worker(worker)?.claimed == 0
                 }
                 worker.process.send(SIGCONT)
-                // A signal that comes before the last one is handled may be handled first.
+                // If a signal comes before the previous one is handled, their order is not sure.
                 try await eventually("it runs again, and all are delivered") {
                     try await FleetView(redis.url).worker(worker)?.state == "running"
                         && redis.counted("delivered") == 3 * (round + 1)
@@ -135,7 +135,7 @@ extension EndToEnd {
             let slots = try ["a", "b"].map { try cluster.slot(of: "push:{\($0)}:jobs") }
             #expect(try cluster.owner(ofSlot: slots[0]) !== cluster.owner(ofSlot: slots[1]))
             let worker = try WorkerProcess(redis: cluster.url, endpoint: simulator.port, options: ["--queue", "a,b"])
-            // Without names, the queues are found on all servers.
+            // Without --queue, `status` finds the queues on all servers.
             try await eventually("it is seen on both") {
                 let view = try await FleetView(cluster.url)
                 return view.queues.map(\.name) == ["a", "b"] && view.worker(worker)?.queues == ["a", "b"]

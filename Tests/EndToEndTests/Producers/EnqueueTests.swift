@@ -161,7 +161,7 @@ extension EndToEnd {
             ] {
                 try await enqueue(Self.flags + wrong).fails(64, part)
             }
-            // Flags for one job would have no effect on lines.
+            // A flag for one job can't apply to lines, so it is refused.
             try await enqueue(["--campaign", "spring"], input: #"{"token":"ab","alert":"x"}"#).fails(
                 64, "--campaign is for a job given by flags")
             #expect(try QueueContents(redis).jobs.count == 2)
@@ -169,7 +169,7 @@ extension EndToEnd {
 
         @Test("refuses an app that no worker has and a mistyped push type, with the numbers of the lines")
         func mistakes() async throws {
-            // Nothing is known about apps yet.
+            // Any app is accepted, because no worker has reported its apps yet.
             #expect(try await enqueue(Self.flags + ["--app", "shop"]).ending == .exited(0))
             try await enqueue(
                 Self.flags + ["--app", "nosuch"], environment: ["APNS_WORKER_APPS": "shop,news"]
@@ -234,7 +234,7 @@ extension EndToEnd {
             let objects = try many.objects
             #expect(objects.count == 3 && objects[0]["id"] as? String == "fan")
             #expect(Set(objects.dropFirst().compactMap { $0["outcome"] as? String }) == ["delivered", "dead"])
-            // Results of other producers' jobs are kept according to the setting.
+            // Results of jobs without --wait are kept as the worker is configured.
             let count = try storedResults(redis).count
             #expect(count == 5)
             _ = try await enqueue(Self.flags)

@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Enqueueing over HTTP with the clients that producers have. Each sends a body of half a megabyte with a length, and one
-    /// without, over one connection where the client keeps it.
+    /// Enqueues over HTTP with the clients of several languages. Each sends half a megabyte twice, with and without a length, and over
+    /// one connection if the client can.
     @Suite("HTTP clients")
     struct HTTPClientTests {
         @Test(

@@ -20,7 +20,7 @@ extension EndToEnd {
                     "vic": ["--role", "viewer"], "ada": ["--role", "operator"],
                 ])
             let job = TestJob.text(TestJob.token("a", 1))
-            // A queue that has never been used, and the app of the token.
+            // The queue has never been used. The token adds its app.
             let accepted = try await web.post("shop", job, "?queue=bulk")
             #expect(accepted.status == 202 && accepted.body["queue"] as? String == "bulk", "\(accepted)")
             let id = try #require(accepted.ids?.first)
@@ -29,7 +29,7 @@ extension EndToEnd {
             #expect(accepted.body["notes"] as? [String] == ["no worker claims jobs from queue bulk"])
             let named = TestJob.text(TestJob.token("a", 1), #""app":"shop","#)
             #expect(try await web.post("shop", named, "?queue=default").status == 202)
-            // A token for one queue need not name it; one for several apps needs the app.
+            // If a token is for one queue, the request need not name it. If it is for several apps, the job must name one.
             #expect(try await web.post("blog", TestJob.text("ab", #""app":"b","#)).status == 202)
 
             for (token, body, query, status) in [
@@ -123,7 +123,7 @@ extension EndToEnd {
             let all = try answers.map { try #require(jsonObject($0.body)["ids"] as? [String]) }
             let ids = all[0]
             #expect(Set(all).count == 1 && Set(ids).count == 50)
-            // Another key, another user, and no key.
+            // A request with another key, of another user, or without a key is another request.
             let others = [
                 try await web.post("shop", jobs[0], "", ["Idempotency-Key: order 1743"]),
                 try await web.post("blog", jobs[0], "", ["Idempotency-Key: order 1742"]),
@@ -159,7 +159,7 @@ extension EndToEnd {
             let first = try await web.post("shop", body, "", ["Idempotency-Key: k"])
             #expect(first.status == 202 && first.ids?.count == 10)
             let stored = try Self.stored(redis)
-            // Whatever was pushed carries the same IDs.
+            // All repetitions have pushed the same IDs.
             let ids = Set(stored.compactMap { $0.firstMatch(of: /"id":"([^"]+)"/).map { String($0.1) } })
             #expect(ids.isSuperset(of: first.ids ?? []) && ids.count == 11)
             let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
@@ -184,7 +184,7 @@ extension EndToEnd {
 
             try redis.run("DEL", "push:{default}:jobs")
             try redis.run("CONFIG", "SET", "maxmemory", "1")
-            // The memory is known for a second; until it is read again, Redis itself refuses the jobs.
+            // The dashboard reads the memory once per second. Before that, Redis itself refuses the jobs.
             let full = try await web.post("shop", jobs)
             #expect(full.status == 429 && full.retryAfter ?? 0 > 0, "\(full)")
             let info = try #require(redis.run("INFO", "memory").text)
@@ -198,7 +198,7 @@ extension EndToEnd {
             try redis.run("DEL", "push:{default}:jobs")
             try await eventually("not full") { try await web.post("shop", jobs).status == 202 }
 
-            // Requests with mistakes use up the credit of the token.
+            // Requests with mistakes use up the token's credit, if they come fast enough.
             try await eventually("the credit is used up") {
                 let arguments = [
                     "-sS", "--noproxy", "*", "-H", "Authorization: Bearer \(web.tokens["shop"] ?? "")", "-d", "{",
@@ -221,7 +221,7 @@ extension EndToEnd {
                 redis.url, Dictionary(uniqueKeysWithValues: (names + ["shop"]).map { ($0, rights) }))
             #expect(try await web.post("shop", TestJob.many(1)[0]).status == 202)
             let half = String(repeating: "x", count: 1 << 19)
-            // Returns connections with half a body each.
+            // Opens connections, and sends half a body on each.
             func begin(_ name: String, _ count: Int) async throws -> [RawConnection] {
                 let token = try #require(web.tokens[name])
                 var connections: [RawConnection] = []
@@ -247,7 +247,7 @@ extension EndToEnd {
             var own = try await begin("a", 60)
             try await eventually("the producer is refused what exceeds its share") { count(429, own) >= 44 }
             #expect(own.contains { $0.received.lowercased().contains("retry-after: 1\r\n") })
-            // Others are not.
+            // Other producers are not refused.
             #expect(try await web.post("shop", TestJob.many(1)[0]).status == 202)
             var others: [RawConnection] = []
             for name in names.dropFirst() { others += try await begin(name, 15) }
@@ -255,7 +255,7 @@ extension EndToEnd {
             let status = try String(contentsOfFile: "/proc/\(web.process.processIdentifier)/status", encoding: .utf8)
             let resident = try #require(status.firstMatch(of: /VmHWM:\s+(\d+) kB/).flatMap { Int($0.1) })
             #expect(resident < 256 << 10, "\(resident) KiB")
-            // A request that ends gives its share back.
+            // The share of a request is free again when the request ends.
             (own, others) = ([], [])
             try await eventually("the share is free again") {
                 let jobs = TestJob.many(1)[0]
@@ -266,7 +266,7 @@ extension EndToEnd {
             }
         }
 
-        /// The requests of a client: one process and one connection, one request after the other, until one fails.
+        /// The requests of a client, which sends one after the other on one connection, until one fails.
         private struct Client {
             let process: ChildProcess
 
@@ -298,7 +298,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers()
             let web = try await WebProcess(redis.url, ["shop": ["--role", "producer", "--queue", "default"]])
             let (connections, requests, kills) = (4, 1000, 3)
-            // The name of a request is its job's token.
+            // The idempotency key of a request is its job's token.
             var left = (0..<connections).map { client in
                 (0..<requests).map { TestJob.token("a\(client)", $0) }
             }
@@ -324,14 +324,14 @@ extension EndToEnd {
                 left = left.map { names in names.filter { !answered.contains($0) } }
                 let counts = try stored().reduce(into: [:]) { $0[$1.token, default: 0] += 1 }
                 #expect(answered.allSatisfy { counts[$0] == 1 || counts[$0] ?? 0 > 1 && repeated.contains($0) })
-                // At most the request that each client had in flight was enqueued without an answer.
+                // Of the requests without an answer, only the one that each client had in flight can be in Redis.
                 repeated.formUnion(left.compactMap(\.first))
                 #expect(Set(counts.keys).isSubset(of: answered.union(repeated)))
                 if round < kills { try await web.restart() }
             }
             let (total, jobs) = (connections * requests, try stored())
             #expect(answered.count == total && Set(jobs.map(\.token)).count == total)
-            // A repeated request has the same IDs.
+            // The repetition of a request pushes the same ID.
             #expect(Set(jobs.map { $0.token + $0.id }).count == total && jobs.count - total <= kills * connections)
             let account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == total)
@@ -354,7 +354,7 @@ extension EndToEnd {
             #expect(python.output == "enqueued 101 jobs\n")
             let stored = try Self.stored(redis)
             #expect(stored.count == 101 && stored.count { $0.contains(#""unique_for":"86400s""#) } == 100)
-            // The last has `replaces`, and is the newest of its key.
+            // The last job has `replaces`, and is the newest with that key.
             let newest = try #require(try redis.run("GET", "push:{default}:newest:courier-1742").text)
             #expect(stored.last?.contains(newest) == true && stored.last?.contains("replaces") == true)
         }

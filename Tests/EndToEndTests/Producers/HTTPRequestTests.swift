@@ -3,7 +3,6 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Requests as different clients write them.
     @Suite("Requests of producers")
     struct HTTPRequestTests {
         private let redis: RedisServer
@@ -36,7 +35,7 @@ extension EndToEnd {
                 #expect(answer.status == 422 && answer.error.contains("was used for other jobs"), "\(body) \(answer)")
             }
             #expect(try waiting() == 2)
-            // Another user's key is another one, and a refused request uses none.
+            // The key is another one if it is another user's. A refused request does not use up its key.
             #expect(try await post(one, by: "news").status == 202)
             let refused = try await web.post("shop", "{}", "", ["Idempotency-Key: l"])
             #expect(refused.status == 400)

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// `check --jobs-from`, with which a migration begins: what would happen to the jobs of another system.
+    /// `check --jobs-from`: what would become of another system's jobs. A migration begins with it.
     @Suite("Counting what would happen to jobs")
     struct JobsFromTests {
         private static func check(
@@ -12,7 +12,7 @@ extension EndToEnd {
             try await redis.apnsWorker(["check", "--jobs-from"] + arguments, environment: more, input: input)
         }
 
-        /// A Redis user that can only read.
+        /// Returns the variables of a Redis user who can only read.
         private static func reader(_ redis: RedisServer) throws -> [String: String] {
             try redis.run(
                 "ACL", "SETUSER", "reader", "on", ">s3cret", "~*", "+@read", "+@connection", "+info", "+role", "+time")
@@ -54,7 +54,7 @@ extension EndToEnd {
             #expect(
                 !result.output.contains(token) && !result.output.contains("Secret") && !result.output.contains("not-a"))
             #expect(try Self.contents(redis) == before)
-            // Jobs that are scheduled or retried by Sidekiq are in sorted sets.
+            // Sidekiq keeps scheduled and retried jobs in sorted sets.
             try redis.run("ZADD", "schedule", "1896091200.5", job(#"{"token":"\#(token)","alert":"x"}"#, 1))
             let scheduled = try await Self.check(redis, ["schedule", "--format", "sidekiq", "--json"], environment)
                 .succeeds()

@@ -33,7 +33,7 @@ extension EndToEnd {
         ) async throws -> String {
             let path = Self.path(producer)
             let authority = try TestCertificates.path("ca.pem")
-            // OpenSSL's variable, and that of Node.js.
+            // Node.js has its own variable for authorities. Other languages use OpenSSL's.
             var environment = [
                 "LANG": "C.UTF-8", "REDIS_URL": url, "SSL_CERT_FILE": authority, "NODE_EXTRA_CA_CERTS": authority,
             ]
@@ -46,7 +46,7 @@ extension EndToEnd {
             case .php: command = ["/usr/bin/php", path]
             case .go: command = [try await Self.goProgram.value]
             case .node:
-                // Node searches for packages only in the module's folder.
+                // Node searches for packages only in the folder of the program.
                 let packages = workshop.url.appending(path: "node_modules")
                 try FileManager.default.createDirectory(at: packages, withIntermediateDirectories: true)
                 try FileManager.default.createSymbolicLink(
@@ -60,7 +60,7 @@ extension EndToEnd {
             let ending = try await process.wait()
             withExtendedLifetime(workshop) {}
             try #require((ending == .exited(0)) != fails, "\(process.errors)\(process.output)")
-            // Sidekiq 7.3 writes to standard output that it connects.
+            // Drops what Sidekiq 7.3 prints about its connection.
             return process.output.split(separator: "\n", omittingEmptySubsequences: false)
                 .filter { !$0.contains(" INFO: Sidekiq ") }.joined(separator: "\n")
         }
@@ -83,7 +83,7 @@ extension EndToEnd {
                 producer == .sidekiq ? ["--queue", "push", "--format", "sidekiq", "--job-class", "PushJob"] : []
             let worker = try WorkerProcess(redis, simulator, format + ["--exit-when-done"])
             let summary = try await worker.finish()
-            // Of the two positions of the courier only the last is sent.
+            // The producer enqueues two positions of a courier; only the last is sent.
             #expect(summary.delivered == (isTask ? 1 : 103) && summary.dropped == (isTask ? 0 : 1), "\(worker.log)")
             _ = try await simulator.stop()
             let queue = try QueueContents(redis, queue: producer == .sidekiq ? "push" : "default")

@@ -62,7 +62,7 @@ extension EndToEnd {
         func lines() async throws {
             let pair = try await Pair()
             pair.replica.pause()
-            // An empty line and an invalid job also count as lines.
+            // The numbers of lines also count an empty line and an invalid job.
             let lines = ["", "{"] + TestJob.many(2500)
             let result = try await pair.enqueue(
                 ["--replicas", "1", "--replicas-timeout", "1s"], input: lines.joined(separator: "\n")
@@ -105,7 +105,7 @@ extension EndToEnd {
             let process = try ChildProcess(
                 BuiltProgram.path("apns-worker"), ["enqueue"] + Self.one,
                 environment: ["APNS_WORKER_REDIS_URL": cluster.url])
-            // The list does not exist: while the slot moves, each push is redirected.
+            // The list does not exist, so during the move each push is sent to the new owner.
             try await eventually("it has been sent away") {
                 try old.run("INFO", "errorstats").text?.contains("errorstat_ASK") == true
             }

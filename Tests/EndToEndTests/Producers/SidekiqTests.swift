@@ -30,7 +30,7 @@ extension EndToEnd {
             try push(good + [refused, busy, never, other, native], redis)
             let worker = try WorkerProcess(
                 redis, simulator, Self.options + ["--job-class", "PushJob", "--max-attempts", "3"])
-            // A failure spends an attempt only if others are delivered in the meantime.
+            // A failure spends an attempt only if APNs accepts other notifications meanwhile.
             var more = 0
             try await eventually("all others have ended") {
                 guard try QueueContents(redis, queue: "push").dead.count < 5 else { return true }
@@ -122,7 +122,7 @@ extension EndToEnd {
                 "enqueued 1 job on default, refused 1\n"
             ).reports("line 2: the job does not have the queue's format")
             let list = try redis.run("LRANGE", "queue:default", "0", "-1").strings()
-            // The first enqueued job is the last one from the left.
+            // The first enqueued job is the last in the list.
             let written = try #require(list.last)
             #expect(list.count == 2 && written.hasPrefix(#"{"class":"Shop::PushJob","queue":"default","args":[{"#))
             #expect(try id != nil && jsonObject(written)["jid"] as? String == id)

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Reports about a Redis that endangers jobs in status, check, the log and the metrics.
+    /// `status`, `check`, the log and the metrics report a Redis that could lose jobs.
     @Suite("The condition of Redis")
     struct RedisConditionTests {
         private static func check(_ redis: String, queue: String = "default") async throws -> CommandLineTests.Output {
@@ -79,7 +79,7 @@ extension EndToEnd {
             #expect(server.eviction_policy == "noeviction" && server.append_only == false && server.role == "master")
             #expect(server.writes_refused?.hasPrefix("OOM ") == true && server.error == nil)
 
-            // It can't renew its lease now, for any reason.
+            // A stopped worker can't renew its lease.
             try await worker.process.pause()
             try await eventually("its lease ends") {
                 try await FleetView(redis.url).worker(worker)?.lease_left_ms ?? 0 < -5000
@@ -126,7 +126,7 @@ extension EndToEnd {
         func eviction(policy: String, words: String) async throws {
             let redis = try RedisServer(arguments: ["--maxmemory-policy", policy])
             let place = "127.0.0.1:\(redis.port)"
-            // Without a limit nothing is evicted.
+            // Without maxmemory, Redis evicts nothing.
             #expect(try await FleetView(redis.url).problems.isEmpty)
             try redis.run("CONFIG", "SET", "maxmemory", "1gb")
             let view = try await FleetView(redis.url)

@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// haproxy between the worker and Redis, which finds the master by asking all servers, as it is often deployed.
+    /// haproxy between the worker and Redis. It asks all servers which is the master, as it often does in production.
     @Suite("Redis behind haproxy")
     struct RedisProxyTests {
-        /// A proxy to whichever of some servers is a master.
+        /// A proxy to the one of several servers that is a master.
         private final class Proxy: Sendable {
             let port: Int
             private let process: ChildProcess
@@ -36,7 +36,7 @@ extension EndToEnd {
                 folder = try TemporaryFolder(configuration)
                 process = try ChildProcess("haproxy", ["-db", "-f", folder.file])
                 try await process.until("it has a server") {
-                    // It closes connections until it has found the master.
+                    // haproxy closes connections until it has found the master.
                     (try? RedisTestConnection(port: port).run("PING")) == .status("PONG")
                 }
             }
@@ -59,7 +59,7 @@ extension EndToEnd {
                 redis: "redis://127.0.0.1:\(proxy.port)", endpoint: simulator.port,
                 options: ["--max-connections", "1", "--max-streams", "50"])
             try await eventually("it is at work") { try servers[0].counted("delivered") > 100 }
-            // No master for a while.
+            // For a while, there is no master.
             try servers[0].run("REPLICAOF", "127.0.0.1", "\(servers[1].port)")
             try await worker.logs("redis_lost", "check that it has a server")
             try await worker.logs("not_ready")

@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The errors for a URL of the wrong server, and the problems that `status` reports while a server or a worker is silent.
+    /// Errors about a URL of a wrong server, and problems that `status` reports while a server or a worker does not answer.
     @Suite("The right Redis")
     struct RightRedisTests {
-        /// The kinds of problems of `status`.
+        /// The messages of the problems of `status`, by kind.
         private static func problems(_ url: String, _ more: [String] = []) async throws -> [String: String] {
             let status = try await apnsWorker(url, ["status", "--json"] + more)
             let problems = try #require(try status.objects.first?["problems"] as? [[String: Any]], "\(status)")
@@ -22,10 +22,10 @@ extension EndToEnd {
             func owner(_ queue: String) throws -> RedisServer {
                 try cluster.owner(ofSlot: cluster.slot(of: "push:{\(queue)}:jobs"))
             }
-            // The search for queues asks the server of this queue first.
+            // `status` asks the server of the queue `default` first for all queues.
             let away = try owner("default")
             let other = try #require((0..<100).map { "q\($0)" }.first { try owner($0) !== away })
-            // Otherwise no node answers.
+            // Without this setting, no node answers while one is away.
             for node in cluster.nodes { try node.run("CONFIG", "SET", "cluster-require-full-coverage", "no") }
             try owner(other).run("RPUSH", "push:{\(other)}:jobs", TestJob.many(1)[0])
             away.kill()
@@ -59,7 +59,7 @@ extension EndToEnd {
             let cluster = try await RedisCluster()
             let problems = try await Self.problems("redis://127.0.0.1:\(cluster.nodes[0].port)", ["--queue", "a,b,c"])
             #expect(problems["redis_is_cluster"] != nil, "\(problems)")
-            // One node with all slots is as good as a single server.
+            // A Cluster of one node is no problem: the node has all slots.
             let alone = try RedisServer(cluster: true)
             try alone.addSlots()
             try await eventually("it is well") {

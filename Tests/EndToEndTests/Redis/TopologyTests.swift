@@ -11,7 +11,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
             let count = 4000
             try set.master().push(TestJob.many(count))
-            // 600 notifications per second, so that the worker lives through the failover.
+            // With 600 notifications per second, the worker lives longer than the failover takes.
             let worker = try WorkerProcess(
                 redis: set.url, endpoint: simulator.port,
                 options: ["--max-connections", "1", "--max-streams", "36", "--exit-when-done"])
@@ -24,7 +24,7 @@ extension EndToEnd {
             #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
             #expect(queue.count("delivered") == count)
             #expect(accepted.distinctTokens == count)
-            // Writes that the old master had not replicated are repeated.
+            // The worker repeats writes that were lost with the old master.
             #expect(account.delivered == accepted.accepted)
         }
 
@@ -76,7 +76,7 @@ extension EndToEnd {
                 options: ["--lanes", "2", "--queue", (0..<queues).map { "q\($0)" }.joined(separator: ",")],
                 environment: appVariables(names).merging(["APNS_WORKER_MAX_PER_SECOND": "500"]) { $1 })
             for queue in 0..<queues {
-                // Jobs that use all of the state that the fleet shares.
+                // These jobs use all state that the fleet shares.
                 let jobs = names.flatMap { name in
                     ["aaaa", "dead", "ffff"].flatMap { prefix in
                         TestJob.many(5, prefix: "\(prefix)\(queue)", members: #""app":"\#(name)","#)
@@ -87,7 +87,7 @@ extension EndToEnd {
             try await eventually("the jobs are delivered") {
                 try await simulator.account().accepted >= 5 * apps * queues
             }
-            /// Returns the connections of each lane, and of each wait, to each node.
+            /// Returns the number of connections to each node, by lane, and by queue for connections that wait.
             func found() throws -> [String: [Int]] {
                 var found: [String: [Int]] = [:]
                 for (index, node) in cluster.nodes.enumerated() {
@@ -98,7 +98,7 @@ extension EndToEnd {
                 }
                 return found
             }
-            // Connections that read the slots are closed after the answer.
+            // A connection that reads the slots is closed after the answer.
             try await eventually("no lane has two connections to a node") {
                 try found().values.allSatisfy { $0.allSatisfy { $0 <= 1 } }
             }
@@ -114,7 +114,7 @@ extension EndToEnd {
         func secured() async throws {
             let redis = try RedisServer(tls: true)
             try redis.run("CONFIG", "SET", "tls-auth-clients", "yes")
-            // Only the permissions that a worker needs.
+            // The user has only the permissions that a worker needs.
             try redis.run(
                 "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
                 "+@write", "+time", "+select", "+info")

@@ -3,14 +3,14 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Each key of the schema in `docs/redis.md` holds another type while a worker runs.
+    /// Each key of `docs/redis.md` has a wrong type while a worker runs.
     @Suite("A key of another type")
     struct WrongKeyTests {
         private struct Key: Sendable { let pattern, type: String }
 
         private static let types = ["string", "list", "set", "sorted set", "hash", "stream"]
 
-        /// The rows of the tables of keys.
+        /// The keys of the tables in `docs/redis.md`.
         private static func schema() throws -> [Key] {
             let text = try Repository.text("docs/redis.md")
             return text.split(separator: "\n").compactMap { line in
@@ -31,7 +31,8 @@ extension EndToEnd {
             }
         }
 
-        /// The outcome of a case in words; `nil` if it is as it must be.
+        /// Runs a worker while a key has another type.
+        /// - Returns: what is wrong in words; `nil` if nothing is.
         private static func fault(
             of key: Key, as type: String, _ number: Int, _ redis: RedisServer, _ port: Int
         ) async throws -> String? {
@@ -84,9 +85,9 @@ extension EndToEnd {
             let check = try await redis.apnsWorker(["status", "--check", "--prefix", prefix])
             _ = try await worker.stop()
             if isNamed, check.ending == .exited(2) { return nil }
-            // Keys of one job, minute or command may do no harm.
+            // A key of one job, minute or command must not stop the others.
             if isDelivered, key.pattern.contains("<") { return nil }
-            // The worker writes the size again.
+            // The worker has written the size again.
             if isDelivered, key.pattern.hasSuffix(":dead-bytes"), try redis.run("TYPE", keys[0]).text == "string" {
                 return nil
             }
@@ -98,7 +99,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers()
             let schema = try Self.schema()
             #expect(schema.count > 20)
-            // Other types in turn: Redis refuses each of them in the same way.
+            // Each key gets one other type in turn, because Redis refuses all others in the same way.
             var cases = schema.enumerated().map { index, key in
                 let others = ["string", "list", "hash"].filter { $0 != key.type }
                 return (key, others[index % others.count])

@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// A worker with its apps in a file.
+/// A worker with a configuration file.
 final class FileWorker {
     let worker: WorkerProcess
     private let folder: TemporaryFolder
@@ -18,7 +18,7 @@ final class FileWorker {
 
     func write(_ yaml: String) throws { try folder.write(yaml) }
 
-    /// Writes the file and sends SIGHUP.
+    /// Writes the file, sends SIGHUP, and waits until the worker has loaded the file.
     func reload(_ yaml: String) async throws {
         let before = worker.lines(of: "configuration_reloaded").count
         try write(yaml)

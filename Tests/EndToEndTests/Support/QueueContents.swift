@@ -4,7 +4,7 @@ import PushQueue
 import TestSupport
 import Testing
 
-/// The contents of a queue in Redis, read by a client other than the worker's.
+/// The contents of a queue in Redis, read without the worker's code.
 struct QueueContents {
     struct Letter {
         let original: [UInt8]
@@ -14,24 +14,24 @@ struct QueueContents {
         let tokens: [String]
     }
 
-    /// The waiting jobs in order, beginning with the inbox. Sorted ones are without the wrapper of their place.
+    /// The waiting jobs in order: those of the inbox, then the sorted ones without their wrappers, then those of the list.
     let jobs: [[UInt8]]
-    /// The jobs that wait for their time, as wrapped by the worker, and the times in milliseconds.
+    /// The deferred jobs with the worker's wrappers, and when they are due, in milliseconds since 1970.
     let retries: [(body: [UInt8], due: Double)]
     let workers: [String]
-    /// The claims of all lanes.
+    /// The number of claims of all lanes.
     let claims: Int
     let dead: [Letter]
     let invalidTokens: Set<String>
     let invalidTokenDetails: [String: StoredInvalidToken]
-    /// Of all days.
+    /// The counters, summed over all days.
     let counters: [String: Int]
     let keys: Set<String>
 
     init(_ redis: RedisServer, queue: String = "default") throws {
         let base = "push:{\(queue)}:"
         let connection = try redis.connect()
-        // A job that moves during the reads would be counted twice or not at all.
+        // Writes are paused because a job that moves during the reads would be counted twice, or not at all.
         _ = try connection.run("CLIENT", "PAUSE", "10000", "WRITE")
         defer { _ = try? connection.run("CLIENT", "UNPAUSE") }
         let keys = Set(try connection.run("KEYS", "*").strings())
@@ -51,10 +51,10 @@ struct QueueContents {
         claims = try keys.reduce(into: 0) { sum, key in
             if key.hasPrefix(base + "claimed:") { sum += try connection.run("HLEN", key).number ?? 0 }
         }
-        // Cancelled jobs are kept like dead letters, apart from them.
+        // Cancelled jobs are kept like dead letters, in another key.
         dead = try ["dead", "cancelled"].flatMap { try connection.run("ZRANGE", base + $0, "0", "-1").list() }
             .map { try Letter($0.rawBytes()) }
-        // In a Cluster they can be on another server.
+        // In a Cluster, the sets can be on another server.
         let sets = SharedKeys()
         invalidTokens =
             keys.contains(sets.invalidTokens) ? Set(try connection.run("SMEMBERS", sets.invalidTokens).strings()) : []
@@ -69,7 +69,7 @@ struct QueueContents {
         self.counters = counters
     }
 
-    /// Returns the job of a member of the sorted jobs.
+    /// Returns the job in a member of the sorted jobs.
     private static func unsorted(_ member: [UInt8]) -> [UInt8] {
         guard member.starts(with: #"{"apns_worker":1,"claim":"sorted:"#.utf8),
             let start = member.firstRange(of: #"","job":"#.utf8)?.upperBound
@@ -77,7 +77,7 @@ struct QueueContents {
         return Array(member[start...].dropLast())
     }
 
-    /// The keys of the queue, except counters, shares and those that expire within minutes.
+    /// The keys of the queue, except counters, shares, and those that expire within minutes.
     var lastingKeys: Set<String> {
         keys.filter { key in
             key.hasPrefix("push:{")
@@ -133,7 +133,7 @@ extension RedisValue {
 }
 
 extension RedisServer {
-    /// Stops both, and expects that their accounts and the default queue agree.
+    /// Stops the worker and the simulator, and expects that their accounts and the default queue agree.
     func stop(
         _ worker: WorkerProcess, _ simulator: SimulatorProcess, sourceLocation: SourceLocation = #_sourceLocation
     ) async throws -> (WorkerProcess.Account, QueueContents, SimulatorProcess.Account) {
@@ -149,7 +149,7 @@ func expectAgreement(
     sourceLocation: SourceLocation = #_sourceLocation
 ) {
     expectAgreement(worker, queue, sourceLocation: sourceLocation)
-    // Answers on their way when a connection is dropped never reach the worker, which sends those notifications again.
+    // Answers that are on their way when a connection is dropped do not reach the worker. It sends those notifications again.
     let unread = simulator.drops == 0 ? 0 : simulator.duplicates
     #expect(
         (worker.delivered...worker.delivered + unread).contains(simulator.answers["200"] ?? 0),

@@ -15,7 +15,7 @@ enum TestJob {
         #"{\#(members)"token":"\#(token)","payload":{"aps":{"alert":"Hello \#(token.suffix(6))"}}}"#
     }
 
-    /// Returns a job with a payload of exactly this many bytes.
+    /// - Parameter bytes: the exact size of the payload.
     static func large(_ token: String, bytes: Int) -> String {
         #"{"token":"\#(token)","payload":\#(payload(bytes: bytes))}"#
     }
@@ -26,14 +26,14 @@ enum TestJob {
         #"{\#(members)"tokens":["\#(tokens.joined(separator: #"",""#))"],"payload":{"aps":{"alert":"Hello all"}}}"#
     }
 
-    /// Returns numbered jobs, every second one with an ID.
+    /// Returns numbered jobs. Every second one has an ID.
     static func many(_ count: Int, prefix: String = "", members: String = "") -> [String] {
         (0..<count).map { number in
             text(token(prefix, number), members + (number % 2 == 0 ? #""id":"job-\#(prefix)\#(number)","# : ""))
         }
     }
 
-    /// Returns a payload of exactly this many bytes.
+    /// - Parameter bytes: the exact size.
     static func payload(bytes: Int) -> String {
         let empty = #"{"aps":{"alert":""}}"#
         return #"{"aps":{"alert":"\#(String(repeating: "x", count: bytes - empty.utf8.count))"}}"#
@@ -41,7 +41,7 @@ enum TestJob {
 }
 
 extension RedisServer {
-    /// Pushes jobs to the queue like any producer.
+    /// Pushes jobs as a producer does.
     func push(_ jobs: [String], queue: String = "default") throws {
         try push(jobs.map { Array($0.utf8) }, queue: queue)
     }

@@ -2,7 +2,6 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Starts a Redis and a simulator.
 /// - Parameters:
 ///   - rules: the rules of the simulator.
 ///   - options: the other options of the simulator.
@@ -13,7 +12,7 @@ func startServers(
     (try RedisServer(arguments: arguments), try await SimulatorProcess(rules: rules, options: options))
 }
 
-/// Returns the variables of an app with a key, for commands between two servers.
+/// Returns the variables of an app with a key, for commands that use both servers.
 func keyEnvironment(_ redis: RedisServer, _ simulator: SimulatorProcess) throws -> [String: String] {
     [
         "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
@@ -31,11 +30,11 @@ func appVariables(_ names: [String]) -> [String: String] {
 }
 
 extension WorkerProcess {
-    /// The variable of a worker that reclaims after a second, so that a test need not wait. For tests without an outage:
-    /// after one, such a worker would reclaim from others that are about to return.
+    /// With this variable, a worker reclaims after a second, so that a test need not wait. After an outage such a worker would reclaim
+    /// from workers that are about to return.
     static let reclaimsSoon = ["APNS_WORKER_TEST_STEADY_TIME": "1000"]
 
-    /// Starts a worker with its own simulator, without the APNs variables of the other tests' workers.
+    /// Starts a worker with its own simulator, and without the APNs variables that workers in tests have.
     static func simulating(
         _ redis: RedisServer, _ options: [String] = [], environment: [String: String] = [:]
     ) throws -> WorkerProcess {
@@ -45,7 +44,7 @@ extension WorkerProcess {
             environment: Dictionary(uniqueKeysWithValues: none).merging(environment) { $1 })
     }
 
-    /// Starts a worker between two servers. The other parameters are those of the designated initializer.
+    /// Starts a worker that uses both servers.
     convenience init(
         _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
         environment: [String: String] = [:], logsTo pipe: StalledPipe? = nil
@@ -71,8 +70,8 @@ func apnsWorker(
 }
 
 extension RedisServer {
-    /// Pushes good jobs, one after another, until something happens: a failure spends an attempt only if others of the
-    /// group are delivered in the meantime.
+    /// Pushes good jobs, one after the other, until something happens. A failure spends an attempt only if others of its group are
+    /// delivered meanwhile.
     /// - Returns: the number of jobs.
     func pushGoodOnes(until description: String, _ condition: () async throws -> Bool) async throws -> Int {
         var count = 0
@@ -86,12 +85,12 @@ extension RedisServer {
         return count
     }
 
-    /// Ends the leases of all lanes, as if their time had passed.
+    /// Ends the leases of all lanes.
     func endLeases() throws {
         for name in try QueueContents(self).workers { try run("ZADD", "push:{default}:workers", "XX", "1", name) }
     }
 
-    /// Waits until this many notifications of the default queue have an outcome.
+    /// Waits until exactly this many notifications of the default queue have an outcome.
     func has(
         _ count: Int, _ outcome: String = "delivered", file: StaticString = #fileID, line: UInt = #line
     ) async throws {
@@ -106,7 +105,7 @@ extension RedisServer {
             BuiltProgram.path("apns-worker"), arguments, environment: ["APNS_WORKER_REDIS_URL": url])
     }
 
-    /// Starts a command of `apns-worker` on a terminal, into which a text is typed.
+    /// Starts a command of `apns-worker` on a terminal, and types a text there.
     func startOnTerminal(_ command: String, typing text: String) throws -> ChildProcess {
         try ChildProcess(
             "script", ["-qec", "\(BuiltProgram.path("apns-worker")) \(command)", "/dev/null"],
@@ -130,61 +129,60 @@ extension EndToEnd.CommandLineTests.Output {
         return self
     }
 
-    /// Expects the exit status, and words in the output.
+    /// Expects this exit status, and these words in the output.
     @discardableResult
     func ends(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(ending == .exited(status), words, in: output, sourceLocation)
     }
 
-    /// Expects that the command succeeded, and that its output has these words.
+    /// Expects the exit status 0, and these words in the output.
     @discardableResult
     func succeeds(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(ending == .exited(0), words, in: output, sourceLocation)
     }
 
-    /// Expects that the command failed, and that its errors have these words.
+    /// Expects another exit status than 0, and these words in the errors.
     @discardableResult
     func fails(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(ending != .exited(0), words, in: errors, sourceLocation)
     }
 
-    /// Expects that the command failed with this status, and that its errors have these words.
+    /// Expects this exit status, and these words in the errors.
     @discardableResult
     func fails(_ status: Int32, _ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(ending == .exited(status), words, in: errors, sourceLocation)
     }
 
-    /// Expects words in the output, whatever the exit status.
+    /// Expects these words in the output, with any exit status.
     @discardableResult
     func shows(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(true, words, in: output, sourceLocation)
     }
 
-    /// Expects words in the errors, whatever the exit status.
+    /// Expects these words in the errors, with any exit status.
     @discardableResult
     func reports(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(true, words, in: errors, sourceLocation)
     }
 
-    /// Expects the beginning of the output.
     @discardableResult
     func begins(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(output.hasPrefix(text), [], in: output, sourceLocation)
     }
 
-    /// Expects a pattern in the output, whatever the exit status.
+    /// Expects this pattern in the output, with any exit status.
     @discardableResult
     func matches(_ pattern: some RegexComponent, sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(output.contains(pattern), [], in: output, sourceLocation)
     }
 
-    /// Expects that neither the output nor the errors have any of these words.
+    /// Expects that the output and the errors have none of these words.
     @discardableResult
     func lacks(_ words: String..., sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         expect(!words.contains { output.contains($0) || errors.contains($0) }, [], in: output, sourceLocation)
     }
 
-    /// Expects the whole output.
+    /// Expects exactly this output.
     @discardableResult
     func prints(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) -> Self {
         #expect(output == text, "\(self)", sourceLocation: sourceLocation)
