@@ -1,22 +1,22 @@
 extension StringProtocol {
-    /// The text for a reader of names, with the code points of the characters that a reader can't see, such as `sale⟨U+0020⟩`: of
-    /// invisible ones, of white space that is not one space between words, and of those that another form of the name would have.
-    /// It is the text itself for nearly all names, and is never read back.
+    /// The text with code points in place of characters that a reader can't see, such as `sale⟨U+0020⟩`. These are invisible characters,
+    /// white space other than one space between words, and characters that another normal form of the name writes differently. Nearly all
+    /// names stay as they are. No code reads the result back.
     public var shown: String {
         if isPlain { return String(self) }
         let scalars = Array(unicodeScalars)
         return scalars.indices.map { Self.isHidden($0, scalars) ? scalars[$0].codePoint : String(scalars[$0]) }.joined()
     }
 
-    /// True for a name that looks like another one, which was probably meant.
+    /// True if the name has characters that ``shown`` replaces: it looks like another name, which was probably meant.
     public var hasHiddenCharacters: Bool {
         if isPlain { return false }
         let scalars = Array(unicodeScalars)
         return scalars.indices.contains { Self.isHidden($0, scalars) }
     }
 
-    /// The text as its reader sees it, without all that ``shown`` has code points for. Names with equal texts are twins: they look
-    /// the same. Swift compares strings in their normal form.
+    /// The text without the characters that ``shown`` replaces. Names that look the same have equal `seen` texts, because Swift compares
+    /// strings in their normal form.
     public var seen: String {
         var seen = String.UnicodeScalarView()
         var isSpaced = false
@@ -65,16 +65,17 @@ extension Unicode.Scalar {
 }
 
 extension Sequence<String> {
-    /// Returns the names that look like this one and are others.
+    /// Returns the other names that look like this one.
     public func twins(of name: String) -> [String] {
         let seen = name.seen
         return filter { $0.seen == seen && !$0.utf8.elementsEqual(name.utf8) }
     }
 }
 
-/// The composed normal form (NFC), as far as names of campaigns and apps have other forms: those of macOS' file names.
+/// A part of the composed normal form (NFC): enough for names of campaigns and apps, which may come from macOS' file names in the
+/// decomposed form.
 private enum NormalForm {
-    /// Letters with marks are among these; strings are equal in all of their forms.
+    /// All letters with marks. Strings, because these are equal in each normal form.
     private static let letters: Set<String> = {
         let ranges: [ClosedRange<UInt32>] = [0xC0...0x24F, 0x370...0x3FF, 0x400...0x4FF, 0x1E00...0x1FFF]
         return Set(ranges.joined().compactMap { Unicode.Scalar($0) }.map { String($0) })
@@ -82,7 +83,7 @@ private enum NormalForm {
 
     /// True if two characters in a row are one in the composed form.
     static func composes(_ first: Unicode.Scalar, _ second: Unicode.Scalar) -> Bool {
-        // A leading and a vowel jamo of Korean, or a syllable and a trailing one.
+        // Korean: a vowel after a leading consonant, or a trailing consonant after a syllable.
         if (0x1161...0x1175).contains(second.value) { return (0x1100...0x1112).contains(first.value) }
         if (0x11A8...0x11C2).contains(second.value) {
             return (0xAC00...0xD7A3).contains(first.value) || (0x1161...0x1175).contains(first.value)

@@ -8,7 +8,7 @@ extension Unicode.Scalar {
         }
     }
 
-    /// The escape of a character of at most four hex digits, as all unprintable ones are, in JSON: `\u202e`.
+    /// The character's escape in JSON, such as `\u202e`. The code point must have at most four hex digits, as all unprintable ones have.
     public var jsonEscape: String {
         let digits = String(value, radix: 16)
         return #"\u"# + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
@@ -17,15 +17,14 @@ extension Unicode.Scalar {
 
 extension StringProtocol {
     public var trimmed: String {
-        // Not of the generic type, whose views the compiler does not optimize: a producer's request needs this three times.
+        // A `String`, because the compiler does not optimize the views of the generic type. A producer's request needs this three times.
         var text = Substring(String(self))
         while text.first?.isWhitespace == true { text.removeFirst() }
         while text.last?.isWhitespace == true { text.removeLast() }
         return String(text)
     }
 
-    /// True if each character is a hex digit of ASCII, as for programs; `Character.isHexDigit` also accepts those of
-    /// other scripts.
+    /// True if each character is an ASCII hex digit. `Character.isHexDigit` also accepts full-width digits.
     public var isHexadecimal: Bool { allSatisfy { $0.isASCII && $0.isHexDigit } }
 
     /// The text without unprintable characters, safe for a terminal or a log line.
@@ -33,8 +32,8 @@ extension StringProtocol {
         String(String.UnicodeScalarView(unicodeScalars.filter { !$0.isUnprintable }))
     }
 
-    /// Returns the text with unprintable characters replaced, cut off after a number of characters: for untrusted
-    /// names, in which removed characters must be visible.
+    /// Returns the first characters of the text, with each unprintable one replaced, so that a reader of an untrusted name sees where one
+    /// was.
     public func printable(replacing character: Unicode.Scalar, atMost count: Int) -> String {
         String(String.UnicodeScalarView(unicodeScalars.prefix(count).map { $0.isUnprintable ? character : $0 }))
     }
@@ -44,7 +43,7 @@ extension StringProtocol {
     /// Returns the name that a mistyped one probably means; `nil` if none is similar enough.
     public func nearest(of names: some Sequence<String>) -> String? {
         let own = Array(lowercased().utf8)
-        // A longer text is no name, and comparing it would take as long as it is.
+        // A longer text is not a name, and the time of a comparison grows with its length.
         guard own.count <= 60 else { return nil }
         let limit = Swift.min(Swift.max(1, own.count / 3), 4)
         return names.compactMap { name in
@@ -55,8 +54,8 @@ extension StringProtocol {
 }
 
 extension [UInt8] {
-    /// Returns the number of bytes to insert, remove, replace or swap with their neighbour to change these into others;
-    /// `nil` if they are more than `limit`. The time grows fourfold with each that is allowed: at most 4.
+    /// Returns the number of bytes to insert, remove, replace or swap with a neighbour to get the other bytes; `nil` if it is more than
+    /// `limit`. The limit should be at most 4, because each step of it costs four times as much.
     public func editDistance(to other: [UInt8], atMost limit: Int) -> Int? {
         (0...limit).first { Self.isNear(self[...], other[...], within: $0) }
     }

@@ -1,9 +1,9 @@
 import Glibc
 
 extension String {
-    /// The text without what looks like a secret: PEM blocks, long base64 with capital and small letters and digits (a
-    /// key, a certificate or a provider token), and passwords in URLs. The last defence of what is printed: code that knows a
-    /// text to be a secret does not print it at all.
+    /// The text without parts that look like secrets: PEM blocks, passwords in URLs, and long base64 with capitals, small letters and
+    /// digits (a key, a certificate or a provider token). This is only the last defence: code must not print a text that it knows to be a
+    /// secret.
     public var withoutSecrets: String {
         guard utf8.count >= 12 else { return self }
         var bytes = Array(utf8)
@@ -13,7 +13,6 @@ extension String {
         return isChanged ? String(decoding: bytes, as: UTF8.self) : self
     }
 
-    /// True if a part of the text looks like a secret.
     public var hasSecrets: Bool { withoutSecrets != self }
 }
 
@@ -23,7 +22,7 @@ private enum SecretText {
     static func hidePEM(in bytes: inout [UInt8]) -> Bool {
         var isChanged = false
         while let start = bytes[...].range(of: "-----BEGIN")?.lowerBound {
-            // To the end of the last line of the block; a block that is cut off hides the rest of the text.
+            // Hides up to the end of the block. If the block is cut off, hides the rest of the text.
             var stop = bytes.endIndex
             if let last = bytes[start...].range(of: "-----END") {
                 let label = bytes[last.upperBound...].range(of: "-----")
@@ -35,7 +34,7 @@ private enum SecretText {
         return isChanged
     }
 
-    /// Hides the passwords in `scheme://user:password@host` and `password=…`, and in a text that is `user:password@host`.
+    /// Hides the passwords in `scheme://user:password@host` and `password=…`, and in a text that consists of `user:password@host`.
     static func hidePasswords(in bytes: inout [UInt8]) -> Bool {
         var isChanged = false
         func hide(_ range: Range<Int>) {
@@ -44,7 +43,7 @@ private enum SecretText {
             bytes.replaceSubrange(range, with: stars)
             isChanged = true
         }
-        // Up to white space or a quote: a password that should have been escaped may have any other character.
+        // Ends at white space or a quote: a password that should have been escaped may have any other character.
         func word(from start: Int) -> ArraySlice<UInt8> {
             bytes[start...].prefix { $0 > 0x20 && ![0x22, 0x27, 0x60].contains($0) }
         }
@@ -70,7 +69,7 @@ private enum SecretText {
         return isChanged
     }
 
-    /// The length from which base64 with letters of both kinds and digits is a secret.
+    /// The minimum length in bytes of base64 that counts as a secret.
     private static let base64 = 40
 
     static func hideRuns(in bytes: inout [UInt8]) -> Bool {
@@ -96,11 +95,12 @@ private enum SecretText {
     private static func isSecret(_ run: ArraySlice<UInt8>) -> Bool {
         let parts = run.split { [UInt8(ascii: "/"), UInt8(ascii: "-"), UInt8(ascii: "_")].contains($0) }
         if parts.contains(where: { $0.count >= base64 && isMixed($0) }) { return true }
-        // Base64 has one of these in about every 32 characters, a path or a UUID in every ten.
+        // Base64 has such a separator in about every 32 characters, a path or a UUID in every ten.
         return run.first != UInt8(ascii: "/") && isMixed(run) && (parts.count - 1) * 25 <= run.count
     }
 
-    /// Returns true for a mixture that names do not have: of 64 characters, ten are digits, and 26 letters of each kind.
+    /// Returns true for the mixture of random base64, which names do not have: of 64 characters, 26 are capitals, 26 small letters, and ten
+    /// digits.
     private static func isMixed(_ run: ArraySlice<UInt8>) -> Bool {
         let (capitals, small, digits) = (
             run.count { $0 &- 0x41 < 26 }, run.count { $0 &- 0x61 < 26 }, run.count(where: isDigit)
@@ -115,14 +115,14 @@ private enum SecretText {
     }
 }
 
-/// A value that should be the path of a file. With two settings confused, it is the secret itself.
+/// Checks values that should be paths of files. If an operator confuses two settings, the value is the secret itself.
 public enum PathText {
     /// The endings of the files that settings name.
     private static let endings: Set<Substring> = [
         "p8", "pem", "p12", "pfx", "crt", "cer", "key", "der", "ca", "txt", "pass", "json", "yaml", "yml",
     ]
 
-    /// Returns true if there is such a file, or if the text cannot be anything else.
+    /// Returns true if the file exists, or if the text can only be a path.
     public static func isPath(_ text: String) -> Bool {
         guard !text.isEmpty, !text.utf8.contains(0) else { return false }
         var facts = stat()
@@ -138,7 +138,7 @@ public enum PathText {
         return parts.count > 1 && stat(String(parts[0]), &facts) == 0 && facts.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// Returns a path for a message; other text is hidden.
+    /// Returns the text for a message if it is a path, and otherwise a description that hides it.
     public static func shown(_ text: String) -> String {
         isPath(text) ? text : "a text that is not the path of a file, and is not shown, because it may be a secret"
     }

@@ -2,33 +2,33 @@ import NIOCore
 
 /// The value of the `apns-push-type` header.
 ///
-/// What Apple documents of each push type is written down once, in ``rows``. Requests, topics, rules and hints, the type of a
-/// job that names none, certificates, the binary gateway, metrics, the JSON Schema, the documentation and the simulator read
-/// it. A new push type is a row, and a line of PushTypeTableTests.
+/// Apple's rules for each push type are only in ``rows``. Requests, topics, rules and hints, the type of a job that names none,
+/// certificates, the binary gateway, metrics, the JSON Schema, the documentation and the simulator read them. A new push type needs a row,
+/// and a line of PushTypeTableTests.
 public struct PushType: Hashable, Sendable {
     /// The index of its row.
     public let place: Int
 
-    /// What Apple documents of a push type.
+    /// Apple's documentation of a push type.
     public struct Row: Sendable {
         /// The value of the header.
         public let name: StaticString
-        /// Its name for people.
+        /// Its name for readers.
         public let title: StaticString
-        /// Why a device shows no banner; `nil` if it shows one.
+        /// The reason why a device shows no banner; `nil` if it shows one.
         public let silence: StaticString?
         /// The suffix that APNs expects after the app's bundle identifier in `apns-topic`; empty for the bare identifier.
         public var topicSuffix: StaticString = ""
         /// The maximum size of a payload for one device over HTTP/2, in bytes.
         public var maximumPayloadSize = 4096
-        /// The members that a payload needs: always, for a Live Activity with the event `start`, and for one with any event
-        /// except `end`.
+        /// The members that a payload needs: `required` always, `requiredToStart` with the event `start`, and `requiredUnlessEnded` with
+        /// each event except `end`.
         public var required: PayloadFacts.Members = []
         public var requiredToStart: PayloadFacts.Members = []
         public var requiredUnlessEnded: PayloadFacts.Members = []
-        /// What happens without them.
+        /// The effect of a payload without them.
         public var without: StaticString = ""
-        /// The members of `aps` that a payload must not have, and what to do instead.
+        /// The members of `aps` that a payload must not have, and advice about a payload that has them.
         public var excluded: PayloadFacts.Members = []
         public var instead: StaticString = ""
         /// True if a payload must have no `aps`.
@@ -137,15 +137,15 @@ public struct PushType: Hashable, Sendable {
 
     public static let allCases = (0..<rows.count - 1).map { PushType(place: $0) }
 
-    /// The lengths in bytes of the names of types that make a device ring, as bits. The names of most jobs need not be read for
-    /// that.
+    /// A bit for the length in bytes of each name of a push type that rings. The names of most jobs have other lengths, and need not be
+    /// read.
     public static let lengthsOfRinging = rows.filter(\.rings).reduce(0 as UInt64) {
         $0 | 1 << $1.name.utf8CodeUnitCount
     }
 
     private init(place: Int) { self.place = place }
 
-    // The standard library's is not inlined in other modules.
+    // The synthesized function is not inlined in other modules.
     public static func == (one: Self, other: Self) -> Bool { one.place == other.place }
 
     /// Finds the known type with a name; `nil` for any other bytes. Compares in place: a closure would get a copy of each row.
@@ -163,7 +163,7 @@ public struct PushType: Hashable, Sendable {
         self = type
     }
 
-    // The optimizer then reads single members, in place of a copy of the row.
+    // This is computed, so that the optimizer reads single members instead of a copy of the row.
     public var row: Row { Self.rows[place] }
 
     public var name: String { "\(row.name)" }
@@ -187,7 +187,7 @@ public struct PushType: Hashable, Sendable {
     /// True if a topic ends as those of this type do.
     public func ends(_ topic: String) -> Bool { topic.hasSuffix(topicSuffix) }
 
-    /// Returns the app's bundle identifier, with which a topic begins, and the push type that its ending names, if any.
+    /// Returns the bundle identifier at the beginning of a topic, and the push type of its suffix, if it has one.
     public static func parts(ofTopic topic: String) -> (bundle: String, type: PushType?) {
         guard let type = allCases.first(where: { $0.hasTopicSuffix && $0.ends(topic) }) else { return (topic, nil) }
         return (String(topic.dropLast(type.row.topicSuffix.utf8CodeUnitCount)), type)
@@ -212,9 +212,9 @@ public struct PushType: Hashable, Sendable {
 }
 
 extension PayloadFacts {
-    /// Returns the push type of a payload, as its members show; `nil` for `content-changed`, which is for both widgets and
-    /// controls, unless the topic distinguishes them.
-    /// - Parameter topic: the push type that the topic's ending names.
+    /// Returns the push type that the payload's members show. `content-changed` is for widgets and for controls, so it is `nil` unless the
+    /// topic decides.
+    /// - Parameter topic: the push type of the topic's suffix.
     public func pushType(topic: @autoclosure () -> PushType?) -> PushType? {
         if isLiveActivity { return .liveactivity }
         guard named.isDisjoint(with: .visible) else { return .alert }

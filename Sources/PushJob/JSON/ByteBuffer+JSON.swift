@@ -45,8 +45,7 @@ extension ByteBuffer {
         writeInteger(UInt8(ascii: "\""))
     }
 
-    /// True for a text that is written as it is, such as a device token. The loop has no other exit, so that the compiler
-    /// can make it a vector's.
+    /// True for a text that needs no escapes, such as a device token. The loop has no early exit, so that the compiler can vectorize it.
     private static func isPlainASCII(_ text: UnsafeRawBufferPointer) -> Bool {
         var others: UInt8 = 0
         for byte in text {
@@ -56,7 +55,6 @@ extension ByteBuffer {
         return others == 0
     }
 
-    /// Writes an integer in decimal.
     public mutating func writeJSONInteger(_ value: Int64) {
         guard value != .min else { return _ = writeString(String(value)) }
         if value < 0 { writeInteger(UInt8(ascii: "-")) }

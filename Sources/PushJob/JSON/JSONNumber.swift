@@ -1,12 +1,11 @@
-/// The numbers of a JSON text: validates them, and reads them without floating point, because a millisecond must not
-/// depend on rounding.
+/// Validates and reads the numbers of a JSON text. It uses no floating point, because rounding could change a time by a millisecond.
 public enum JSONNumber {
     // MARK: Validating
 
     /// Validates a number.
     /// - Parameters:
     ///   - start: the offset of its first byte, a minus sign or a digit.
-    ///   - end: the end of the text, which may be before that of the bytes.
+    ///   - end: the end of the text, which may be before the end of the bytes.
     /// - Returns: the offset of the byte after it.
     @inline(__always)
     static func scan(_ bytes: UnsafeRawBufferPointer, from start: Int, to end: Int) throws(JSONError) -> Int {
@@ -54,7 +53,7 @@ public enum JSONNumber {
     /// - Parameters:
     ///   - bytes: a JSON number that the scanner has validated.
     ///   - decimals: the number of digits after the point to keep: 0 for integers, 3 for seconds as milliseconds.
-    ///   - exact: true to refuse a value with more digits after the point, instead of cutting them.
+    ///   - exact: true to refuse a value with more digits after the point, instead of cutting these digits.
     /// - Returns: the value, or nil if it does not fit (or is not exact). `1e1` and `10.0` are the integer 10.
     public static func value(of bytes: UnsafeRawBufferPointer, decimals: Int, exact: Bool) -> Int64? {
         var significand: Int64 = 0

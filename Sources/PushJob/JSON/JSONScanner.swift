@@ -1,10 +1,10 @@
 /// Validates a JSON text (RFC 8259) without decoding it.
 ///
-/// A job's payload goes to Apple byte for byte, so nothing is decoded, and nothing is allocated. The scanner steps over
-/// whole values (``skipValue()``) or, for callers that look for something, into objects and arrays.
+/// A job's payload goes to Apple byte for byte, so nothing is decoded, and nothing is allocated. The scanner steps over whole values
+/// (``skipValue()``) or, for callers that search for a member, into objects and arrays.
 ///
-/// It is stricter than the RFC, for the sake of the parsers that read the text later: no byte order mark, no nesting
-/// beyond ``maximumDepth``, and every escaped surrogate must be half of a pair.
+/// It is stricter than the RFC, because the parsers that read the text later may be: no byte order mark, no nesting beyond
+/// ``maximumDepth``, and each escaped surrogate must be half of a pair.
 public struct JSONScanner {
     /// The maximum depth of nested arrays and objects.
     public static let maximumDepth = 64
@@ -31,13 +31,12 @@ public struct JSONScanner {
     }
 
     /// Checks that the bytes are one JSON value with nothing but white space around it.
-    /// - Parameter bytes: the whole text.
     public static func validate(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
         var scanner = JSONScanner(bytes)
         try scanner.skipDocument()
     }
 
-    /// Steps over one value and the white space around it, after which the text must end.
+    /// Steps over the whole text, which must be one value with white space around it.
     public mutating func skipDocument() throws(JSONError) {
         try begin()
         try skipValue()
@@ -117,7 +116,7 @@ public struct JSONScanner {
         }
     }
 
-    /// Steps over a value that will be nested deeper in another document, where the maximum depth applies, too.
+    /// Steps over a value that another document will contain, deeper by `levels`: the maximum depth must be kept there, too.
     public mutating func skipValue(levelsDown levels: Int) throws(JSONError) {
         depth += levels
         try skipValue()
@@ -260,7 +259,7 @@ extension JSONScanner {
         }
     }
 
-    /// Steps over an empty array, as PHP writes an empty object, if there is one.
+    /// Steps over an empty array, if there is one: PHP writes an empty object in this way.
     mutating func skipEmptyArray() throws(JSONError) -> Bool {
         guard next == UInt8(ascii: "[") else { return false }
         var probe = self
@@ -298,7 +297,6 @@ extension JSONScanner {
     }
 }
 
-/// A kind of JSON value, as it is named in messages.
 enum JSONKind {
     case text, number, truth, null, array, object
 

@@ -1,12 +1,12 @@
 import Glibc
 
-/// A string in a JSON text: its range without the quotes, and whether it has escapes that must be decoded.
+/// The range of a string in a JSON text, without its quotes. It must be decoded if it has escapes.
 public struct JSONString {
     public var range: Range<Int>
     public var hasEscapes: Bool
 }
 
-/// The strings of a JSON text: validates them, and reads the characters of those that are valid.
+/// Validates the strings of a JSON text, and reads the characters of valid ones.
 public enum JSONText {
     /// Returns the value of a hex digit in either case.
     @inline(__always)
@@ -24,7 +24,7 @@ public enum JSONText {
     /// Validates a string.
     /// - Parameters:
     ///   - quote: the offset of its opening quote.
-    ///   - end: the end of the text, which may be before that of the bytes.
+    ///   - end: the end of the text, which may be before the end of the bytes.
     @inline(__always)
     static func scan(
         _ bytes: UnsafeRawBufferPointer, from quote: Int, to end: Int
@@ -62,9 +62,8 @@ public enum JSONText {
         }
     }
 
-    /// The top bit of the lowest byte that is a quote, a backslash, a control character or not ASCII; zero if none is.
-    ///
-    /// Each subtraction borrows from the next byte when it finds something, so bits above the lowest may be wrong.
+    /// Returns a word whose lowest set bit is the top bit of the first byte that is a quote, a backslash, a control character or not ASCII;
+    /// zero if there is no such byte. Higher bits may be wrong, because a subtraction that finds such a byte borrows from the next one.
     @inline(__always)
     private static func special(in word: UInt64) -> UInt64 {
         let ones: UInt64 = 0x0101_0101_0101_0101
@@ -166,7 +165,7 @@ public enum JSONText {
         }
     }
 
-    /// Returns a string's characters.
+    /// Returns a string with its escapes decoded.
     static func string(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> String {
         withCharacters(of: string, in: bytes) { String(decoding: $0, as: UTF8.self) }
     }
@@ -205,8 +204,8 @@ public enum JSONText {
         return written
     }
 
-    /// Returns the offset in a string as written that corresponds to a number of bytes of its characters, which must
-    /// end at the end of a scalar.
+    /// Converts a number of decoded bytes to an offset in the string as it is written.
+    /// - Parameter count: the number of decoded bytes after `start`. They must end with a whole Unicode scalar.
     public static func offset(in raw: UnsafeRawBufferPointer, after count: Int, from start: Int) -> Int {
         var offset = start
         var rest = count

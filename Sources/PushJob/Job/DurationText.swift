@@ -29,7 +29,7 @@ public enum DurationText {
 
     /// Reads a duration: numbers with the units w, d, h, m, s and ms, each at most once and the larger ones first.
     /// - Parameter smallest: the smallest unit that is valid.
-    /// - Returns: milliseconds; `nil` if the text is not a duration, or is one of more than 100 years.
+    /// - Returns: milliseconds; `nil` if the text is not a duration, or the duration is longer than 100 years.
     public static func milliseconds(
         _ text: some StringProtocol, smallest: DurationUnit = .milliseconds
     ) -> Int? {

@@ -3,9 +3,9 @@ import NIOCore
 /// The wrapper of a job that was put back into the queue, read from
 /// `{"apns_worker":1,"attempt":2,"id":…,…,"job":<the producer's bytes>}`.
 ///
-/// The bytes from `"job":` to the last `}` are the producer's, unchanged, and need not be JSON: a body that could not
-/// be read is wrapped, too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head
-/// cannot be read, counts as a plain job. The parameter `body` of its functions is the bytes that it was read from.
+/// The bytes from `"job":` to the last `}` are the producer's, unchanged, and need not be JSON: a body that could not be read is wrapped,
+/// too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head cannot be read, counts as a plain job. Its
+/// functions need the `body` that it was read from.
 public struct Envelope: Equatable, Sendable {
     public internal(set) var isWrapped = false
     /// The number of the next attempt; 1 for a fresh job.
@@ -16,8 +16,8 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var requeues: Int32 = 0
     /// The time at which the job was last requeued, in milliseconds since 1970.
     public internal(set) var requeued: Int64?
-    /// True if the reservation that its `unique_for` requires outlives it, because notifications of the job were or may have
-    /// been delivered, or are separate jobs now.
+    /// True if the reservation of its `unique_for` must outlive the job: notifications of the job were or may have been delivered, or are
+    /// separate jobs now.
     public internal(set) var keepsReservation = false
     /// True if an operator has made the job due: its `send_at` no longer counts.
     public internal(set) var isDue = false
@@ -28,7 +28,7 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var error: JobField?
     /// The reason why the job is deferred: a JSON object. A failure removes it.
     public internal(set) var wait: JobField?
-    /// The digests of the configurations by which workers have refused the job, separated by spaces.
+    /// The digests of the configurations of workers that have refused the job, separated by spaces.
     public internal(set) var refused: JobField?
     public internal(set) var claim: JobField?
     /// The time at which the job was first seen, in milliseconds since 1970.
@@ -46,7 +46,7 @@ public struct Envelope: Equatable, Sendable {
     /// Returns the producer's bytes: a slice without a copy.
     public func originalBytes(in body: ByteBuffer) -> ByteBuffer { JobField(original).bytes(in: body) }
 
-    /// Returns the tokens that are still to be sent to, as decoded text; none if the wrapper does not list them.
+    /// Returns the tokens that are still to be sent to, as decoded text; empty if the wrapper does not list them.
     public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
         guard let tokenList else { return [] }
         return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
@@ -65,12 +65,10 @@ public struct Envelope: Equatable, Sendable {
     /// Returns the last failure; `nil` if the job has not failed, or the wrapper's member can't be read.
     public func failure(in body: ByteBuffer) -> Cause? { cause(error, in: body) }
 
-    /// Returns the deferral because of which the job waits; `nil` if it was not deferred since its last failure, or the
-    /// wrapper's member can't be read.
+    /// Returns the deferral; `nil` if the job was not deferred since its last failure, or the wrapper's member can't be read.
     public func deferral(in body: ByteBuffer) -> Cause? { cause(wait, in: body) }
 
-    /// Returns the digests of the configurations by which workers have refused the job, separated by spaces; `nil` if
-    /// none has.
+    /// Returns ``refused`` as text.
     public func refusals(in body: ByteBuffer) -> String? { refused.map { String(buffer: $0.text(in: body)) } }
 
     private func cause(_ member: JobField?, in body: ByteBuffer) -> Cause? {
@@ -96,10 +94,10 @@ public struct Envelope: Equatable, Sendable {
         }
     }
 
-    /// The mark of a wrapper: a member that no producer's job has, with the version of the format.
+    /// The beginning of each wrapper: a member that no producer's job has, with the version of the format.
     public static let prefix: StaticString = #"{"apns_worker":1,"#
 
-    /// Returns the version of a wrapper that this program does not know; `nil` for any other body.
+    /// Returns the version of the body's wrapper, if it is newer than this program knows; `nil` for any other body.
     static func newerVersion(of bytes: UnsafeRawBufferPointer) -> Int? {
         var scanner = JSONScanner(bytes, in: 0..<bytes.count)
         do throws(JSONError) {
@@ -220,7 +218,7 @@ private enum EnvelopeReader {
         return true
     }
 
-    /// The members whose names must not be repeated.
+    /// The members that may appear only once.
     private enum HeadMember: UInt16 {
         case id, origin, attempt, reclaims, requeues, requeued, tokens, error, wait, refused, claim, enqueued, reserved,
             due

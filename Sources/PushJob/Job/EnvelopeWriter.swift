@@ -2,8 +2,8 @@ import NIOCore
 
 /// Writes the wrapper of a job that is put back into the queue (see ``Envelope``).
 ///
-/// Write the members that apply, each once. Then append the original and `}` to the ``head()``. ``Envelope/read(_:)`` can
-/// always read the result if the id is one that a job can have. ``Envelope`` describes the members.
+/// Write the members that apply, each once. Then append the original and `}` to the ``head()``. ``Envelope/read(_:)`` can always read the
+/// result if the id is valid. ``Envelope`` describes the members.
 public struct EnvelopeWriter: Sendable {
     private var buffer = ByteBuffer()
 

@@ -6,7 +6,7 @@ public enum Expiration: Equatable, Sendable {
     /// A number of seconds after the job was enqueued.
     case after(seconds: Int64)
 
-    /// The last valid second, the end of the year 9999. A current time in milliseconds is always beyond it.
+    /// The last valid second, the end of the year 9999. It is far below a current time in milliseconds, mistaken for seconds.
     public static let latestEpoch = JobTime.latestSecond
 
     /// Parses the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`,
@@ -53,8 +53,8 @@ extension Job {
     /// The maximum difference of a producer's clock, in milliseconds.
     public static let clockTolerance: Int64 = 300_000
 
-    /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, if it has one that is
-    /// not in the future; with a clock that is years ahead, a duration of an hour would end in years.
+    /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, or `firstSeen` if that is missing or in
+    /// the future. If a producer's clock is years ahead, a duration of an hour would otherwise end in years.
     public func made(firstSeen: Int64) -> Int64 {
         enqueuedAt.map { $0 > firstSeen + Self.clockTolerance ? firstSeen : $0 } ?? firstSeen
     }

@@ -1,8 +1,8 @@
 import PrintableText
 
-/// Names that were probably meant by others: misspelled, or of other libraries and services.
+/// Finds the name that a producer probably meant by an unknown one: a misspelling, or a name from another library or service.
 public enum MemberName {
-    /// The maximum number of names of one object that are compared with the known ones: more hints would not be read.
+    /// The maximum number of names of one object to compare with known ones: a reader needs no more hints.
     public static let maximumCompared = 100
 
     private static let jobMembers = Known(JobMember.allCases.map { "\($0.name)" })
@@ -35,14 +35,14 @@ public enum MemberName {
     /// - Parameter isObject: true if its value is an object.
     public static func jobMember(like name: String, isObject: Bool) -> String? {
         guard !isJobMember(name) else { return nil }
-        // Other libraries have the whole payload there.
+        // Other libraries put the whole payload into `message`.
         if isObject, plain(name) == "message" { return "payload" }
         return nearest(to: name, among: jobMembers) { plain in others[plain].map { "\($0.name)" } }
     }
 
-    /// Returns the member that a name in the settings of another system stands for, such as `apns-priority`, if it
-    /// chooses where or how a push goes.
-    /// - Parameter isHeader: true to accept only names of APNs' headers: others are an app's own data.
+    /// Returns the job's member for a setting of another system, such as `apns-priority`; `nil` if the name is not a setting of where or
+    /// how to send a push.
+    /// - Parameter isHeader: true to accept only the names of APNs' headers, because other names may be the app's own data.
     public static func setting(_ name: String, isHeader: Bool) -> JobMember? {
         guard name.utf8.count <= 40 else { return nil }
         let plain = plain(name)
@@ -56,7 +56,7 @@ public enum MemberName {
         .topic, .pushType, .priority, .expiration, .collapseID, .apnsID, .environment,
     ]
 
-    /// Names to which others are compared, and the same without case and separators.
+    /// Known names, and their plain forms: in lower case and without separators.
     struct Known: Sendable {
         let names: [String]
         fileprivate let all: Set<String>
@@ -71,7 +71,7 @@ public enum MemberName {
         }
     }
 
-    /// Returns the most similar of some names.
+    /// Returns the most similar known name.
     static func nearest(to name: String, among known: Known, _ other: (String) -> String? = { _ in nil }) -> String? {
         guard name.utf8.count <= 40 else { return nil }
         let text = plain(name)
@@ -89,7 +89,7 @@ public enum MemberName {
 
     private static func plain(_ name: String) -> String { name.lowercased().filter { $0 != "_" && $0 != "-" } }
 
-    /// Returns a name as it can be printed: it is untrusted text, and could be a value in the wrong place.
+    /// Returns a name for a message, if it looks like a name: untrusted text could be a value in the wrong place.
     public static func quoted(_ name: String) -> String {
         let isName = name.utf8.allSatisfy { byte in
             byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "-")
@@ -99,7 +99,7 @@ public enum MemberName {
     }
 }
 
-/// A text that is not a job's, recognized by its first bytes.
+/// A text in another format than a job's, recognized by its first bytes. The raw value explains it.
 public enum ForeignText: String, Sendable, CaseIterable {
     case gzip = "it is compressed with gzip; push the JSON text itself"
     case zlib = "it is compressed with zlib; push the JSON text itself"
@@ -114,9 +114,7 @@ public enum ForeignText: String, Sendable, CaseIterable {
     case base64 = "it looks like JSON in base64; push the JSON text itself"
     case form = "it looks like the parameters of a URL or a form"
     case inspected = "its strings are in single quotes, or its names are symbols, as Python and Ruby print an object"
-    /// JSON, but a string that contains JSON.
     case encodedTwice = "it is a string that contains JSON: it was encoded twice"
-    /// JSON, but an array.
     case array = "it is an array; push each of its elements as a job of its own, as `jq -c '.[]'` writes them"
     case several = "it contains several jobs; push each as an element of its own"
 
@@ -175,8 +173,8 @@ public enum ForeignText: String, Sendable, CaseIterable {
 
 /// A job that was written for another program.
 enum ForeignJob {
-    /// Returns what a job without a device or without a payload has instead, as the end of the sentence "the job has no
-    /// …: "; `nil` if nothing is recognized.
+    /// Recognizes the members that a job has in place of a device or a payload.
+    /// - Returns: the end of the sentence "the job has no …: "; `nil` if nothing is recognized.
     /// - Parameters:
     ///   - meant: the members that are missing.
     ///   - document: the range of the job's object, which is valid JSON.
@@ -197,7 +195,7 @@ enum ForeignJob {
         return members.contains { $0.name == "aps" } ? "it has `aps` at the top level; move it into `payload`" : nil
     }
 
-    /// Returns the form of a message of another program.
+    /// Returns advice about a message for another program.
     private static func envelope(_ members: [(name: String, kind: JSONKind?)]) -> String? {
         func has(_ name: String, _ kind: JSONKind) -> Bool { members.contains { $0.name == name && $0.kind == kind } }
         func has(_ name: String) -> Bool { members.contains { $0.name == name } }
@@ -220,13 +218,13 @@ enum ForeignJob {
         return nil
     }
 
-    /// The objects in which other systems have the settings of a push, in lower case.
+    /// The names, in lower case, of objects that hold the settings of a push in other systems.
     private static let containers: Set<String> = ["headers", "apns", "ios", "android", "webpush", "options", "message"]
-    /// Their objects that an app gets as data.
+    /// The names of objects that an app gets as data in these systems.
     private static let data: Set<String> = ["payload", "data", "notification", "custom"]
 
-    /// Returns the members in the objects of other systems that choose where or how a push goes, and that no worker
-    /// reads, with what they stand for.
+    /// Returns the settings of a push that are in objects of other systems, where no worker reads them, with the job's own members for
+    /// them.
     static func settings(
         _ bytes: UnsafeRawBufferPointer, in document: Range<Int>
     ) throws(JSONError) -> [(path: String, member: JobMember)] {
@@ -255,8 +253,8 @@ enum ForeignJob {
         return found
     }
 
-    /// Returns the names of a job's members, with the kinds of their values: the first ``MemberName/maximumCompared`` that
-    /// are included.
+    /// Returns the names of a job's members, with the kinds of their values: the first ``MemberName/maximumCompared`` that `isIncluded`
+    /// accepts.
     static func members(
         _ bytes: UnsafeRawBufferPointer, in document: Range<Int>,
         where isIncluded: (String, _ first: UInt8?) -> Bool = { _, _ in true }

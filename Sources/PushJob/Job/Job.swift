@@ -35,8 +35,8 @@ public struct Job: Sendable {
     /// The name of the campaign that the job belongs to: 1 to 100 bytes without control characters. `nil` if the member
     /// is not valid: the job is sent nevertheless.
     public internal(set) var campaign: JobField?
-    /// The key among whose jobs this one waits for its share: 1 to 100 bytes without control characters. `nil` if the
-    /// member is not valid: the job is sent nevertheless.
+    /// The key of the job's share: while jobs of several keys wait in a queue, each key gets an equal share. 1 to 100 bytes without control
+    /// characters. `nil` if the member is not valid: the job is sent nevertheless.
     public internal(set) var fair: JobField?
     /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
     public internal(set) var fairPerSecond: Int?
@@ -70,7 +70,7 @@ public struct Job: Sendable {
     /// Facts about the payload, as it was written or as it will be composed.
     public internal(set) var facts = PayloadFacts()
     var tokenList: JobTokenList?
-    /// The place of the job's own object, if it is not all that the producer wrote.
+    /// The place of the job's own object in a text of Sidekiq or Resque; `nil` for a native job.
     var argument: JobField?
 
     public init(body: ByteBuffer, envelope: Envelope) {
@@ -88,7 +88,7 @@ public struct Job: Sendable {
     /// The range in ``body`` of the object with the job's members.
     var document: Range<Int> { argument?.range ?? original }
 
-    /// True if this object is not among the claimed bytes, but was rewritten after them.
+    /// True if ``document`` is not a part of the claimed bytes, but was rewritten after them.
     public var isRewritten: Bool { document.lowerBound >= original.upperBound }
 
     /// A number made of the names of all members that the worker does not know; 0 if there are none. Jobs with the same
@@ -121,7 +121,7 @@ public struct Job: Sendable {
     /// True if the job is sent before the others that wait in its queue.
     public var isUrgent: Bool { traits.contains(.urgent) }
 
-    // A job can be for both.
+    // A job can be for both environments.
     public var isForProduction: Bool { traits.contains(.production) }
 
     public var isForSandbox: Bool { traits.contains(.sandbox) }
@@ -204,8 +204,8 @@ public struct Job: Sendable {
         }
     }
 
-    /// The mistakes in the job's payload, or in the members beside the short forms: those that Apple's documentation
-    /// shows to be mistakes, although APNs accepts them. The payload is read again.
+    /// The mistakes in the job's payload, or in the members beside its short forms, that APNs accepts although Apple's documentation shows
+    /// them to be mistakes. Each call reads the payload again.
     public var mistakes: [MemberMistake] {
         guard facts.mayHaveMistakes else { return [] }
         if traits.contains(.emptyPayload) { return MistakeFinder.mistakes(inPayload: ByteBuffer(string: "{}")) }

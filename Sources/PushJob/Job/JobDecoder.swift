@@ -5,11 +5,11 @@ import NIOCore
 /// One pass over the bytes checks that all of them are JSON, records the places of the known members, and validates
 /// these. Unknown members need only be JSON.
 public struct JobDecoder {
-    /// Reads a job. Allocates nothing if it succeeds, and the job need not be rewritten.
+    /// Reads a job. Allocates nothing if it succeeds and need not rewrite the job.
     /// - Parameters:
     ///   - body: the claimed bytes: a producer's, perhaps in a wrapper.
     ///   - format: the format of the producer's bytes.
-    ///   - memory: the payload of the job before, which need not be read again; nil for a single job.
+    ///   - memory: the payload of the previous job, which is not read again if this job repeats it; nil for a single job.
     /// - Throws: ``JobError/malformedJSON(_:_:)`` for a body that is not JSON, else the first rule that is broken.
     ///   ``Envelope/read(_:)`` still finds the wrapper and the original.
     public static func decode(
@@ -20,8 +20,8 @@ public struct JobDecoder {
         return job
     }
 
-    /// Reads the members of a job of which only the body and the wrapper are known. In place, because the copies of a
-    /// returned job cost as much as a tenth of its reading.
+    /// Reads the members of a job that so far has only its body and its wrapper. It works in place, because the copies of a returned job
+    /// cost a tenth of its reading.
     /// - Returns: the error of ``decode(_:as:_:)``.
     @inline(__always)
     public static func read(_ job: inout Job, as format: JobFormat, _ memory: PayloadMemory?) -> JobError? {
@@ -154,12 +154,11 @@ public struct JobDecoder {
         /// The members that are not the worker's, sorted by name: the first ``MemberName/maximumCompared``. Many are the
         /// producer's own.
         public fileprivate(set) var members: [(name: String, isObject: Bool)] = []
-        /// The members in the objects of other systems that choose where or how a push goes, such as
-        /// `apns.headers.apns-priority`, with the job's own members for them.
+        /// The settings of a push in objects of other systems, such as `apns.headers.apns-priority`, with the job's own members for them.
         public fileprivate(set) var settings: [(path: String, member: JobMember)] = []
     }
 
-    /// Returns the names in a job that no worker reads; none of a text that is not JSON, which is another mistake.
+    /// Returns the names in a job that no worker reads; empty for a text that is not JSON.
     public static func foreignNames(of body: ByteBuffer, as format: JobFormat) -> ForeignNames {
         var names = ForeignNames()
         document(of: body, as: format)?.withUnsafeReadableBytes { bytes in
@@ -181,11 +180,11 @@ public struct JobDecoder {
 public enum JobFormat: Sendable, Equatable {
     /// This project's own format: the job's members at the top level.
     case native
-    /// The format of Sidekiq and Resque, `{"class":…,"args":[the job],"jid":…}`, and of ActiveJob on either. Only jobs
-    /// of these classes are accepted; if there are none, jobs of all classes.
+    /// The format of Sidekiq and Resque, `{"class":…,"args":[the job],"jid":…}`, and of ActiveJob on either. Only jobs of these classes are
+    /// accepted; if `classes` is empty, jobs of all classes.
     case sidekiq(classes: [String])
 
-    /// The same format with all classes accepted, for a job that was accepted before.
+    /// The same format with all classes accepted: for a job that was accepted before.
     public var withoutClasses: JobFormat {
         switch self {
         case .native: .native

@@ -4,7 +4,7 @@ import NIOCore
 ///
 /// It refuses everything that the worker would refuse or ignore, so mistakes show at once and not among the dead letters.
 public struct JobEncoder: Sendable {
-    /// The value of a member. The job is refused if it is of the wrong kind.
+    /// The value of a member. The job is refused if the member has another kind of value.
     public enum Value: Sendable {
         /// A string, not escaped.
         case text(String)
@@ -38,7 +38,7 @@ public struct JobEncoder: Sendable {
 
     /// Encodes the job.
     /// - Returns: the document, on one line unless a JSON text has more. The payload is its last member.
-    /// - Throws: ``JobError`` for each member that the worker would refuse or ignore.
+    /// - Throws: ``JobError`` for the first member that the worker would refuse or ignore.
     public func encode() throws(JobError) -> ByteBuffer {
         try checkTexts()
         var document = ByteBuffer()

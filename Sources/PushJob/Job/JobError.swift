@@ -6,7 +6,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case notAnObject(offset: Int, ForeignText? = nil)
     /// The payload for ``JobEncoder`` is not JSON; the offset counts from the payload's start.
     case malformedPayload(JSONError)
-    /// - Parameter found: what it has instead, as the end of a sentence.
+    /// - Parameter found: the end of the sentence, about a member that the job has instead.
     case missingToken(found: String?)
     case tokenAndTokens
     /// The member is `token` or `tokens`.
@@ -30,7 +30,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case tooLarge(bytes: Int)
     /// The body is JSON, but not in the queue's format, ``JobFormat/sidekiq(classes:)``.
     case notSidekiq(SidekiqMistake)
-    /// The name of the job's class, if it looks like one, and the accepted classes.
+    /// The name of the job's class, if it looks like a name, and the accepted classes.
     case otherClass(String?, accepted: [String])
 
     /// The error's code in dead letters, counters and results. It does not change between releases.
@@ -127,7 +127,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The error of a member that a worker ignores if it is not valid.
+    /// The error for a member that ``JobEncoder`` refuses and a worker would only ignore.
     static func ignored(_ member: JobMember) -> JobError {
         let mistake = MemberMistake(
             kind: .value, path: "\(member.name)", offset: 0, sentence: "must be \(member.expectation)")
@@ -163,6 +163,6 @@ public enum SidekiqMistake: String, Error, Sendable {
     case noActiveJobArguments = "its `arguments` (it is an ActiveJob's) are not an array of at least one argument"
     case notAJob = "its first argument is neither an object nor the JSON text of one; pass the job as one hash"
     case encodedTwice = "its first argument was encoded more than once; pass the job as one hash"
-    /// By Sidekiq Enterprise.
+    /// Sidekiq Enterprise can encrypt them.
     case encrypted = "its arguments are encrypted (`encrypt`), which only Sidekiq can read; push it without that option"
 }

@@ -50,8 +50,8 @@ public struct JobField: Equatable, Sendable {
 
     /// Returns the bytes as written: a slice without a copy.
     func bytes(in body: ByteBuffer) -> ByteBuffer {
-        // Not by moving the indexes of a copy: NIO takes buffers of one length as equal if they have the same storage and
-        // the same slice of it.
+        // A slice, not a copy with moved indexes: NIO considers two buffers of one length equal if they share storage and slice, whatever
+        // their indexes are.
         guard let slice = body.getSlice(at: body.readerIndex + offset, length: length) else {
             preconditionFailure("a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
         }
@@ -67,7 +67,7 @@ struct JobTraits: OptionSet, Sendable {
     static let shortForms = JobTraits(rawValue: 1)
     static let truncate = JobTraits(rawValue: 2)
     static let collapseDuplicates = JobTraits(rawValue: 4)
-    /// `mdm` among the short forms.
+    /// The short form `mdm` is present.
     static let mdm = JobTraits(rawValue: 8)
     static let keepResult = JobTraits(rawValue: 16)
     static let urgent = JobTraits(rawValue: 32)
@@ -76,12 +76,12 @@ struct JobTraits: OptionSet, Sendable {
     /// The payload is an empty array, as PHP writes an empty object.
     static let emptyPayload = JobTraits(rawValue: 256)
 
-    /// There is a member, not a short form, whose value is not valid, but does not keep the job from being sent.
+    /// The value of a member, which is not a short form, is not valid. The job is sent nevertheless.
     static func ignored(_ member: JobMember) -> JobTraits { JobTraits(rawValue: 1 &<< (32 &+ UInt64(member.rawValue))) }
 }
 
 extension JobTraits {
-    /// The trait for an environment, in this project's words or those of other systems, in any case.
+    /// The trait for the name of an environment, here or in other systems, in upper or lower case.
     init?(environment text: UnsafeRawBufferPointer) {
         guard text.count <= 11 else { return nil }
         switch String(decoding: text, as: UTF8.self).lowercased() {

@@ -1,8 +1,7 @@
 import FoundationEssentials
 import NIOCore
 
-/// The members `campaign` and `labels` of a job, which results, dead letters and logs carry, and its keys `fair` and
-/// `replaces`.
+/// The rules for the members `campaign` and `labels`, which results, dead letters and logs repeat, and for the keys `fair` and `replaces`.
 public enum JobLabels {
     /// The maximum length of a campaign's name and of a key in bytes.
     public static let maximumCampaign = 100
@@ -21,7 +20,7 @@ public enum JobLabels {
         }
     }
 
-    /// Returns true if a string is valid as the name of a campaign and as a key.
+    /// Returns true if a string is valid as the name of a campaign, and as a key `fair` or `replaces`.
     static func isCampaign(_ name: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
         MemberRules.isIdentifier(name, in: bytes, atMost: maximumCampaign)
     }

@@ -24,7 +24,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case campaign, labels
     /// True to keep the job's results even if its queue keeps fewer.
     case keepResult
-    /// The key among whose jobs this one waits for its share of the queue.
+    /// The key of the job's share of the queue.
     case fair
     /// The maximum number of notifications per second for jobs with the same `fair`.
     case fairPerSecond
@@ -34,7 +34,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     /// The key whose newest job alone is sent.
     case replaces
 
-    // The short forms: first those that go into `aps`, in their order in a composed payload, which is that of ``PayloadMember``.
+    // The short forms. Those for `aps` come first, in the order of ``PayloadMember``, which is also their order in a composed payload.
     case alert, badge, sound, threadID, category, contentAvailable, mutableContent, targetContentID, interruptionLevel
     case relevanceScore, filterCriteria, staleDate, contentState, timestamp, event, dismissalDate, attributesType
     case attributes, inputPushToken, inputPushChannel, contentChanged, urlArguments
@@ -110,7 +110,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// True if it is a part of the payload, which a job has instead of `payload`.
+    /// True for a part of the payload: a job has either short forms or a `payload`.
     public var isShortForm: Bool { rawValue >= JobMember.alert.rawValue }
 
     /// The short forms that go into `aps`, in the order in which they are written there.
@@ -248,7 +248,7 @@ extension JobMember {
         }
     }
 
-    /// The member of the payload that a short form stands for; `nil` for `custom` and for other members.
+    /// The payload's member for a short form; `nil` for `custom` and for other members.
     public var payloadMember: PayloadMember? {
         if self == .mdm { return .mdm }
         guard rawValue >= JobMember.alert.rawValue, rawValue <= JobMember.urlArguments.rawValue else { return nil }

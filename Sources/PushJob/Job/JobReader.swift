@@ -65,8 +65,8 @@ struct JobReader {
         return brokenRule(of: &job)
     }
 
-    /// Records a name that is no member's, unless it chooses an environment in the words of other systems: `"sandbox":true`.
-    /// False says nothing: many encoders write what was not chosen.
+    /// Records an unknown name, unless it sets an environment as other systems do: `"sandbox":true`. False means nothing, because many
+    /// encoders write every flag.
     private func readOther(_ name: JSONString, into job: inout Job) {
         let (hash, environment) = JSONText.withCharacters(of: name, in: scanner.bytes) { name in
             (name.nameHash, JobTraits(environment: name))
@@ -118,7 +118,7 @@ struct JobReader {
         return JobField(start..<scanner.offset)
     }
 
-    /// Returns the first broken rule between members. In place, because a job that is passed on is copied.
+    /// Returns the first broken rule between members. The job is `inout`, because passing it would copy it.
     private func brokenRule(of job: inout Job) -> JobError? {
         if job.channel != nil {
             if job.token != nil { return .channelAndToken(.token) }
@@ -135,7 +135,7 @@ struct JobReader {
             return .missingPayload(found: instead(of: [.payload, .alert, .custom]))
         }
         if job.uniqueFor != nil, job.replaces != nil { return .replacesAndUniqueFor }
-        // No two jobs have the same `jid`.
+        // A `jid` does not count here, because no two jobs have the same.
         if job.uniqueFor != nil, job.id == nil { return .missingID(.uniqueFor) }
         if job.replaces != nil, job.id == nil, !hasOtherID { return .missingID(.replaces) }
         // An invalid `fair` is ignored, and so is its rate.
@@ -231,7 +231,7 @@ struct JobReader {
         return true
     }
 
-    /// Reads the members that few jobs have, apart from the common ones.
+    /// Reads the members that few jobs have, in a function that is not inlined into the one for common members.
     @inline(never)
     private mutating func readNewer(_ member: JobMember, into job: inout Job) throws(JSONError) -> Bool {
         switch member {
@@ -241,7 +241,7 @@ struct JobReader {
             job.channel = JobField(string)
             return JSONText.withCharacters(of: string, in: scanner.bytes, MemberRules.isChannelID)
         case .traceparent:
-            // Any value: an invalid trace must not keep a job from being sent. It is validated when it is used.
+            // Accepts any value, because an invalid trace must not keep a job from being sent. It is validated when it is used.
             guard scanner.next == UInt8(ascii: "\"") else {
                 job.traits.insert(.ignored(.traceparent))
                 try scanner.skipValue()
@@ -294,7 +294,7 @@ struct JobReader {
         return true
     }
 
-    /// Steps over the name of a campaign, a `fair` or a `replaces`, which have the same rules.
+    /// Reads a `campaign`, a `fair` or a `replaces`, which have the same rules.
     private mutating func name(of member: JobMember, _ traits: inout JobTraits) throws(JSONError) -> JobField? {
         if let name = try scanner.stringIfAny(), JobLabels.isCampaign(name, in: scanner.bytes) { return JobField(name) }
         traits.insert(.ignored(member))

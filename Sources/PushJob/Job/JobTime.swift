@@ -8,8 +8,8 @@ public enum JobTime {
     /// The last second of the year 9999.
     static let latestSecond: Int64 = 253_402_300_799
 
-    /// Parses a time that an operator writes: seconds since 1970, with or without a fraction, an ISO 8601 time, or milliseconds
-    /// since 1970, as in the JSON of commands. They have at least 13 digits, and no seconds have as many.
+    /// Parses a time that an operator writes: seconds since 1970, with or without a fraction, an ISO 8601 time, or milliseconds since 1970,
+    /// as in the JSON of commands. A number of at least 13 digits is one of milliseconds.
     /// - Returns: milliseconds since 1970; `nil` for another text.
     public static func milliseconds(_ text: String) -> Int64? {
         var text = text
@@ -77,8 +77,7 @@ public enum JobTime {
         }
     }
 
-    /// Returns the days since 1 January 1970. Years are counted from March, so that a leap day is the last day of its
-    /// year.
+    /// Returns the days since 1 January 1970. It counts years from March, so that a leap day is the last day of its year.
     private static func days(year: Int, month: Int, day: Int) -> Int {
         let year = month <= 2 ? year - 1 : year
         let era = (year >= 0 ? year : year - 399) / 400

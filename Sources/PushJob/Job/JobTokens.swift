@@ -39,7 +39,7 @@ struct JobTokenList: Equatable, Sendable {
             commonLength: isRegular ? Int32(truncatingIfNeeded: length) : 0)
     }
 
-    /// Returns the range of the member with one comma beside it: without both, the object is still valid.
+    /// Returns the range of the member and one comma beside it: the object is still valid without this range.
     /// - Parameter document: the range of the object that has the member.
     func rangeToCut(in bytes: UnsafeRawBufferPointer, of document: Range<Int>) -> Range<Int> {
         var start = memberStart
@@ -116,7 +116,7 @@ public struct JobTokens: Sequence, Sendable {
         private static func step(_ bytes: UnsafeRawBufferPointer, from position: Int) -> (field: JobField, next: Int)? {
             var scanner = JSONScanner(bytes, in: position..<bytes.count)
             scanner.skipWhitespace()
-            // The decoder has validated the array, so it can't fail.
+            // This can't fail, because the decoder has validated the array.
             guard let string = try? scanner.string() else { return nil }
             scanner.skipWhitespace()
             // After the comma or, at the end of the array, its bracket.

@@ -27,8 +27,7 @@ enum MemberRules {
         }
     }
 
-    /// Returns true for a collapse id. It can have spaces, but not at its ends: HTTP drops them there, so two ids could
-    /// become one.
+    /// Returns true for a collapse id. It can have spaces, but not at its ends: HTTP drops spaces there, so two ids could become one.
     @inline(__always)
     static func isCollapseID(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
         check(string, in: bytes, atMost: 64) { text in
@@ -38,8 +37,8 @@ enum MemberRules {
         }
     }
 
-    /// Returns true for a broadcast channel's id: base64 in either alphabet. Apple can change its length, but a header
-    /// is limited.
+    /// Returns true for a broadcast channel's id: base64 in either alphabet. Apple may change the length of ids, but a header has a maximum
+    /// length.
     static func isChannelID(_ text: UnsafeRawBufferPointer) -> Bool {
         (1...255).contains(text.count)
             && text.allSatisfy { byte in

@@ -21,7 +21,7 @@ public struct TraceParent: Sendable, Equatable {
     static func isSampled(_ text: ByteBuffer) -> Bool {
         text.withUnsafeReadableBytes { bytes in
             guard isValid(bytes) else { return false }
-            // The lowest bit of two hex digits; those of letters are the reverse of the letters' own.
+            // The lowest bit of the last hex digit. For a letter, it is the opposite of the lowest bit of the ASCII code.
             let digit = bytes[54]
             return (digit < UInt8(ascii: "a") ? digit : digit + 1) & 1 == 1
         }

@@ -5,7 +5,7 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
     public enum Kind: String, Sendable, CaseIterable {
         /// A value of the wrong type, or out of range.
         case value
-        /// A member that Apple does not document where it is.
+        /// A member that Apple does not document in this place.
         case unknown
         /// A member that occurs more than once.
         case `repeat`
@@ -34,8 +34,7 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
             sentence: "must be \(expectation)\(found)\(advice(scanner, kinds))")
     }
 
-    /// Returns a description of the value at the scanner's position; `nil` if it says no more than that another one was
-    /// expected.
+    /// Returns a description of the value at the scanner's position; `nil` if it would add nothing to the expectation.
     private static func found(_ scanner: JSONScanner, _ kinds: Set<JSONKind>, isInteger: Bool) -> String? {
         var scanner = scanner
         switch JSONKind(first: scanner.next) {
@@ -55,7 +54,7 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Returns what to change, for mistakes of encoders.
+    /// Returns advice about typical mistakes of encoders, as the end of a sentence.
     private static func advice(_ scanner: JSONScanner, _ kinds: Set<JSONKind>) -> String {
         var scanner = scanner
         guard JSONKind(first: scanner.next) == .text, let text = try? scanner.string(), !text.range.isEmpty else {
@@ -72,7 +71,6 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Describes a member that is not one of those that are documented.
     static func unknown(
         _ name: JSONString, in path: String, among known: MemberName.Known, _ scanner: JSONScanner
     ) -> MemberMistake {
@@ -84,7 +82,6 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
                 + (meant ?? (path == "aps" ? "; put data of the app beside `aps`" : "")))
     }
 
-    /// Describes a member that occurs again.
     static func repeated(_ name: JSONString, in path: String, _ scanner: JSONScanner) -> MemberMistake {
         let text = JSONText.string(name, in: scanner.bytes)
         return MemberMistake(

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Reads the members of a job and of its payload again, to name the mistakes in them.
+/// Reads the members of a job and of its payload again, to describe the mistakes in them.
 ///
 /// The first reading only notices that there are mistakes: most jobs have none.
 public enum MistakeFinder {
@@ -69,8 +69,7 @@ public enum MistakeFinder {
         return found + misplaced(all.subtracting(present.map { $0.replacing("_", with: "-") }), in: "custom", custom)
     }
 
-    /// Returns the mistakes of a member beside `aps` that is a header of APNs, or an object of these: the app would get it
-    /// as data.
+    /// Returns the mistakes of a member beside `aps` that is a header of APNs, or an object of headers: the app would get them as data.
     private static func headers(_ name: String, _ path: String, _ scanner: JSONScanner) -> [MemberMistake] {
         func mistake(_ name: String, _ path: String) -> MemberMistake? {
             MemberName.setting(name, isHeader: true).map { member in
@@ -88,7 +87,7 @@ public enum MistakeFinder {
         return mistake(name, path).map { [$0] } ?? []
     }
 
-    /// Returns the mistakes of names that belong into `aps` and are beside it.
+    /// Returns the mistakes of names that belong into `aps`, but are beside it.
     private static func misplaced(_ names: Set<String>, in path: String, _ scanner: JSONScanner) -> [MemberMistake] {
         PayloadMember.inAPS.filter { !$0.isCommonName && names.contains("\($0.name)") }.map { member in
             MemberMistake(
@@ -97,8 +96,7 @@ public enum MistakeFinder {
         }
     }
 
-    /// Steps over an object's members, and adds their mistakes and those of repeated names, but no more names than
-    /// ``MemberName/maximumCompared``.
+    /// Steps over an object's members, and adds their mistakes and those of repeated names, up to ``MemberName/maximumCompared``.
     /// - Parameter read: returns the mistakes of a value; `nil` for a name that is not known.
     /// - Returns: the names.
     private static func walk(
@@ -150,7 +148,7 @@ public enum MistakeFinder {
         return mistake
     }
 
-    /// Returns what to write instead of a priority in the words of FCM and others.
+    /// Returns advice about a priority in words, as FCM and others have it.
     private static func priorityAdvice(_ scanner: JSONScanner) -> String {
         var scanner = scanner
         guard let text = try? scanner.string() else { return "" }

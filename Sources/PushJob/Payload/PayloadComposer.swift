@@ -27,8 +27,7 @@ struct PayloadComposer {
         output.reserveCapacity(capacity)
     }
 
-    /// Returns the offset of each short form's value, by its member's raw value; 0, where no value can begin, for those
-    /// that are absent.
+    /// Returns the offset of each short form's value, by its member's raw value. An absent one has 0, where no value can begin.
     private static func find(in bytes: UnsafeRawBufferPointer, _ range: Range<Int>) throws(JSONError) -> [Int] {
         var starts = [Int](repeating: 0, count: JobMember.allCases.count)
         var scanner = JSONScanner(bytes, in: range)

@@ -3,7 +3,7 @@ import NIOCore
 /// Facts about a payload: enough to infer its push type and to check the rules about it. They are recorded while the job
 /// is read, in the pass that validates its JSON.
 ///
-/// ``Job/mistakes`` names the mistakes that are only noticed here.
+/// This type only notices mistakes; ``Job/mistakes`` describes them.
 public struct PayloadFacts: Equatable, Sendable {
     /// A set of members of `aps`, and of `mdm` and `container-identifier` beside it.
     public struct Members: OptionSet, Sendable {
@@ -49,7 +49,7 @@ public struct PayloadFacts: Equatable, Sendable {
     public private(set) var event: Event?
     /// True if there is an `aps` of any type.
     public private(set) var hasAPS = false
-    /// True if the alert has a text, of its own or from the app's tables.
+    /// True if the alert has a text, of its own or from the app's localized strings.
     public private(set) var showsText = false
     /// True if `relevance-score` is beyond the range of a notification that is not a Live Activity's.
     public private(set) var hasWideScore = false
@@ -62,7 +62,7 @@ public struct PayloadFacts: Equatable, Sendable {
 
     init() {}
 
-    /// Reads the bytes of a payload; without facts if they are no object, `nil` if they are no JSON.
+    /// Reads a payload. There are no facts if it is not an object; `nil` if it is not JSON.
     public init?(_ payload: [UInt8]) {
         var facts = PayloadFacts()
         let isJSON = payload.withUnsafeBytes { bytes in
@@ -118,7 +118,7 @@ public struct PayloadFacts: Equatable, Sendable {
             if let member {
                 if !seen.insert(Members(member)).inserted { mayHaveMistakes = true }
                 if scanner.next == UInt8(ascii: "\""), member.canBeText {
-                    // Most values, without the rest.
+                    // A shortcut for most values.
                     let text = try scanner.string()
                     named.insert(Members(member))
                     // An empty sound is not played.
@@ -208,7 +208,7 @@ public struct PayloadFacts: Equatable, Sendable {
     }
 
     /// Records that the payload is composed of short forms.
-    /// - Parameter hasAPS: false if its only members are `mdm` and own ones.
+    /// - Parameter hasAPS: false if its only members are `mdm` and the app's own.
     mutating func compose(hasAPS: Bool) {
         self.hasAPS = hasAPS
         apsStart = hasAPS ? Int32(PayloadComposer.start.utf8CodeUnitCount - 1) : nil
@@ -283,8 +283,8 @@ extension UnsafeRawBufferPointer {
     }
 }
 
-/// The names of an object's members, to notice one that occurs twice. Two numbers instead of the names: a repeated name
-/// is always noticed, and a new one rarely passes for a repeated one.
+/// Notices a name that occurs twice in an object. Two numbers stand for all names: a repeated name is always noticed, and a new one is
+/// rarely mistaken for a repeated one.
 private struct SeenNames {
     private var first: UInt64 = 0
     private var second: UInt64 = 0

@@ -1,7 +1,7 @@
 /// The members of a payload that Apple documents, written down once: their names, values, places and sources.
 ///
-/// The reader of payloads, the short forms of jobs, errors, hints, the documentation and the simulator's inbox read this
-/// table, and a test compares the JSON Schema with it.
+/// The reader of payloads, the short forms of jobs, errors, hints, the documentation and the simulator's inbox read this table. A test
+/// compares the JSON Schema with it.
 public enum PayloadMember: UInt8, CaseIterable, Sendable {
     // In `aps`, and short forms: their order is that of a composed payload, and of `JobMember`.
     case alert, badge, sound, threadID, category, contentAvailable, mutableContent, targetContentID, interruptionLevel
@@ -67,17 +67,17 @@ public enum PayloadMember: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// How a time compares with the time of sending.
+    /// A rule that compares a time with the time of sending.
     public enum Clock: Equatable, Sendable {
-        /// It is the time of sending, and at most so many hours old.
+        /// The time of sending. It may be this many hours old.
         case now(hours: Int64)
-        /// It is later, unless the activity ends.
+        /// A later time, unless the activity ends.
         case ahead
     }
 
-    /// The rule for its time, if there is one. "the stale-date […] represents the date at which a Live Activity becomes stale":
-    /// on iPhones, an update whose `stale-date` has passed is never shown. The system ignores updates whose `timestamp` is
-    /// older than that of the last; an activity is active for eight hours.
+    /// The rule for its time, if there is one. The system ignores an update whose `timestamp` is older than that of the last one, and an
+    /// activity is active for eight hours. On iPhones, an update whose `stale-date` has passed is never shown: "the stale-date […]
+    /// represents the date at which a Live Activity becomes stale".
     public var clock: Clock? {
         switch self {
         case .timestamp: .now(hours: 8)
@@ -169,10 +169,9 @@ public enum PayloadMember: UInt8, CaseIterable, Sendable {
 
 /// The members of values that are objects: of an alert, of the texts in it, and of a sound.
 ///
-/// Sources: Apple, "Generating a remote notification", tables of the dictionaries `alert` and `sound`; `action` is
-/// Safari's ("Configuring Safari Push Notifications"); `sound` is in the alerts of Live Activities ("Starting and
-/// updating Live Activities with ActivityKit push notifications"), whose title and body can also be objects with a key
-/// and arguments; iOS ignores `summary-arg` and `summary-arg-count` since version 15.
+/// Sources: Apple, "Generating a remote notification" (tables of the dictionaries `alert` and `sound`); "Configuring Safari Push
+/// Notifications" (`action`); "Starting and updating Live Activities with ActivityKit push notifications" (`sound` in an alert, and a title
+/// or body that is an object with a key and arguments). iOS ignores `summary-arg` and `summary-arg-count` since version 15.
 public enum PayloadPart: UInt8, CaseIterable, Sendable {
     case title, subtitle, body, launchImage
     case titleLocKey, titleLocArgs, subtitleLocKey, subtitleLocArgs, locKey, locArgs
@@ -225,7 +224,7 @@ public enum PayloadPart: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// Its name as a job or a payload spells it.
+    /// Its name as it is spelled in a job or a payload.
     func name(in dialect: PayloadDialect) -> String {
         dialect == .job ? "\(appleName)".replacing("-", with: "_") : "\(appleName)"
     }
@@ -237,7 +236,7 @@ public enum PayloadPart: UInt8, CaseIterable, Sendable {
         JSONText.withCharacters(of: try scanner.name(), in: scanner.bytes) { named($0, among: parts, in: dialect) }
     }
 
-    /// Returns the member of these that has a name.
+    /// Returns the part with a name, if it is one of `parts`.
     /// - Parameter name: without escapes.
     @inline(__always)
     static func named(

@@ -1,9 +1,8 @@
 import Glibc
 
-/// The last payload that was read. Producers send many jobs with the same payload, which is then recognized by its bytes
-/// instead of being read again.
+/// The last payload that was read. Producers send many jobs with the same payload: if the bytes are the same, they are not read again.
 ///
-/// A JSON object ends at its last brace, whatever follows: bytes that begin with a whole object's text hold that object.
+/// It compares only the beginning of the bytes, because a JSON object ends with its last brace, whatever follows.
 ///
 /// Not thread-safe.
 public final class PayloadMemory {
@@ -12,7 +11,7 @@ public final class PayloadMemory {
 
     private let text = UnsafeMutableRawPointer.allocate(byteCount: maximumLength, alignment: 8)
     private var length = 0
-    /// The number of objects and arrays around it, on which the bound of its own nesting depends.
+    /// The number of objects and arrays around it: with more of them, its own nesting may be too deep.
     private var depth = 0
     private var facts = PayloadFacts()
 
@@ -23,7 +22,7 @@ public final class PayloadMemory {
     /// Reads a payload.
     /// - Parameters:
     ///   - scanner: at the first byte of the payload, an object.
-    ///   - facts: as they are initially.
+    ///   - facts: the initial facts, which are replaced.
     func read(_ scanner: inout JSONScanner, _ facts: inout PayloadFacts) throws(JSONError) {
         let start = scanner.offset
         let rest = UnsafeRawBufferPointer(rebasing: scanner.bytes[start..<scanner.end])

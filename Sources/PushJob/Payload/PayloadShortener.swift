@@ -43,8 +43,8 @@ enum PayloadShortener {
     /// Returns the number of bytes, as written, of a body to keep.
     private static func length(of body: JSONString, in bytes: UnsafeRawBufferPointer, atMost limit: Int) -> Int {
         let raw = UnsafeRawBufferPointer(rebasing: bytes[body.range])
-        // Swift takes 90 ns to find a character's end. Only the ends around the limit matter, if there are places
-        // before and after it at which a character is known to end without reading the rest.
+        // Swift takes 90 ns to find a character's end, so only the text around the limit is read if possible: between two places, before
+        // and after the limit, where characters are known to end.
         if let start = plainPlace(in: raw, from: limit - lookback, through: limit - 4 * lookback, by: -1),
             let end = plainPlace(in: raw, from: limit + 1, through: limit + 4 * lookback, by: 1),
             let length = length(in: raw, start..<end, atMost: limit, havingRead: longestWordPart + 1)
@@ -84,8 +84,8 @@ enum PayloadShortener {
         return wordEnd.length
     }
 
-    /// Returns a place between two printable ASCII characters, which never form one character, that is not within an
-    /// escape: the longest escape is `\u` with four digits, and no backslash is that near.
+    /// Returns a place between two printable ASCII characters, which never combine to one. The place is not inside an escape: no backslash
+    /// is among the six bytes before it, and the longest escape is `\u` with four digits.
     private static func plainPlace(
         in raw: UnsafeRawBufferPointer, from first: Int, through last: Int, by step: Int
     ) -> Int? {

@@ -24,7 +24,7 @@ public enum PayloadValue: Equatable, Sendable {
     case texts
     /// A string, or an object of ``PayloadParts/alert``.
     case alert
-    /// A string, or an object with the key of one in the app's tables.
+    /// A string, or an object with the key of a localized string of the app.
     case localizedText
     /// The name of a sound, or an object.
     case sound
@@ -91,7 +91,7 @@ public enum PayloadValue: Equatable, Sendable {
     }
 }
 
-/// The way in which a value is written.
+/// The spelling of a value.
 public enum PayloadDialect: Sendable {
     /// As a short form of a job: with `_` in names, flags as true or 1, and times in all forms of a job.
     case job
@@ -106,13 +106,12 @@ enum ValueReading {
     case valid
     /// It can be understood, but it is not as Apple documents it, or has members that Apple does not document.
     case odd
-    /// It is something else. The position of the scanner is undefined.
+    /// It can't be understood. The position of the scanner is undefined.
     case invalid
 }
 
 // Reading a value.
 extension PayloadValue {
-    /// Reads a value.
     /// - Parameters:
     ///   - scanner: at the value.
     ///   - showsText: set to true if there is a text to show.
@@ -168,7 +167,7 @@ extension PayloadValue {
             if let part = try PayloadPart.read(&scanner, among: parts, in: dialect), !seen.contains(part) {
                 seen.insert(part)
                 if scanner.next == UInt8(ascii: "\""), part.isShown {
-                    // Most values, without the rest.
+                    // A shortcut for most values.
                     if !(try scanner.string()).range.isEmpty { showsText = true }
                     more = try scanner.nextMember()
                     continue

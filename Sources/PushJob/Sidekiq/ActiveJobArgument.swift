@@ -3,9 +3,9 @@ import NIOCore
 /// Writes an argument of an ActiveJob as the program passed it, without the members that Rails adds to restore Ruby's
 /// objects.
 ///
-/// Source: Rails, `ActiveJob::Arguments` and `ActiveJob::Serializers`: each hash has `_aj_symbol_keys`,
-/// `_aj_ruby2_keywords` or `_aj_hash_with_indifferent_access`, a symbol or a time is
-/// `{"_aj_serialized":…,"value":"…"}`, and a duration has a number of seconds there. Left in a payload, they would be sent to the device.
+/// Source: Rails, `ActiveJob::Arguments` and `ActiveJob::Serializers`. Each hash has `_aj_symbol_keys`, `_aj_ruby2_keywords` or
+/// `_aj_hash_with_indifferent_access`. A symbol or a time is `{"_aj_serialized":…,"value":"…"}`; the `value` of a duration is a number of
+/// seconds. A payload with these members would be sent to the device as it is.
 struct ActiveJobArgument {
     private let bytes: UnsafeRawBufferPointer
     private var output = ByteBuffer()
@@ -65,7 +65,7 @@ struct ActiveJobArgument {
             try scanner.skipValue()
             if !isRails(name) {
                 output.writeInteger(separator)
-                // With the quotes of the name.
+                // Includes the quotes of the name.
                 output.writeBytes(
                     UnsafeRawBufferPointer(rebasing: bytes[name.range.lowerBound - 1..<name.range.upperBound + 1]))
                 output.writeInteger(UInt8(ascii: ":"))

@@ -12,7 +12,7 @@ struct SidekiqJob {
     var wrappedClass: JSONString?
     /// Sidekiq's `jid`, or ActiveJob's `job_id`.
     var id: JSONString?
-    /// The time at which it was put onto its list, or else at which it was made, in milliseconds since 1970.
+    /// The time at which the job was enqueued or, if that is missing, created, in milliseconds since 1970.
     var enqueuedAt: Int64?
     /// The number of attempts that Sidekiq's `retry` allows, one more than its retries; `nil` for `true`.
     var maxAttempts: Int?
@@ -21,7 +21,7 @@ struct SidekiqJob {
     /// True if ActiveJob has written the argument, with additional members in each object.
     var isActiveJob = false
 
-    /// Returns true if it is of one of these classes; of any, if there are none.
+    /// Returns true if the job is of one of these classes, or if there are no classes.
     func isOf(_ classes: [String], in bytes: UnsafeRawBufferPointer) -> Bool {
         classes.isEmpty
             || [className, wrappedClass].contains { name in
@@ -40,8 +40,8 @@ struct SidekiqJob {
         return isName && (1...100).contains(text.utf8.count) ? text : nil
     }
 
-    /// Returns the claimed bytes with the range of the job in them. A job that can't be read in place, because it is a
-    /// string or has ActiveJob's additions, is rewritten behind them: all fields are places in one buffer.
+    /// Returns the range of the job in the claimed bytes. A job that is a string, or has ActiveJob's additions, can't be read there: it is
+    /// rewritten, and appended to a copy of the bytes, because all fields must be places in one buffer.
     func place(in body: ByteBuffer) throws(JobError) -> (body: ByteBuffer, document: Range<Int>) {
         guard let text = try text(in: body) else { return (body, argument) }
         let start = body.readableBytes

@@ -20,7 +20,7 @@ struct SidekiqReader {
 
     /// Finds the job in a body.
     /// - Parameters:
-    ///   - envelope: the body's.
+    ///   - envelope: the body's wrapper.
     ///   - classes: the classes that are accepted; empty to accept all.
     /// - Throws: ``JobError/malformedJSON(_:_:)``, ``JobError/notSidekiq(_:)``, ``JobError/otherClass(_:accepted:)`` or
     ///   ``JobError/newerWrapper(version:)``.
@@ -48,7 +48,7 @@ struct SidekiqReader {
         }
     }
 
-    /// An error in the JSON is thrown; other mistakes are returned.
+    /// Throws errors in the JSON, and returns other mistakes.
     /// - Parameters:
     ///   - bytes: the claimed bytes.
     ///   - range: the range of the producer's bytes in them.
@@ -63,7 +63,7 @@ struct SidekiqReader {
         return .failure(mistake)
     }
 
-    /// Returns the ID of a job that is perhaps not in the format: Sidekiq's `jid`, or ActiveJob's `job_id`.
+    /// Returns the ID of a job that may not be valid in this format: Sidekiq's `jid`, or ActiveJob's `job_id`.
     static func id(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) throws(JSONError) -> JSONString? {
         var reader = SidekiqReader(JSONScanner(bytes, in: range))
         _ = try reader.readDocument()
@@ -184,7 +184,7 @@ struct SidekiqReader {
             let claimed = try? tokenList(in: bytes, sidekiq.argument)
             return claimed.map { $0.rangeToCut(in: bytes, of: sidekiq.argument) }
         }
-        // The argument is a string: the same member, between the same characters in their escaped form.
+        // The argument is a string. Its decoded text is the rewritten text, so offsets are converted to those with escapes.
         let cut = list.rangeToCut(in: bytes, of: document)
         let raw = UnsafeRawBufferPointer(rebasing: bytes[..<(sidekiq.argument.upperBound - 1)])
         let start = JSONText.offset(
