@@ -48,7 +48,7 @@ struct ApnsWorker: AsyncParsableCommand {
 
     static func main() async {
         ProcessMemory.keepPrivate()
-        // A parent that ignores it would hide how the programs of `--exec` end.
+        // If a parent ignored SIGCHLD, the exit statuses of the programs of `--exec` would be lost.
         signal(SIGCHLD, SIG_DFL)
         Interruption.endProcess()
         let arguments = Array(CommandLine.arguments.dropFirst())

@@ -117,10 +117,10 @@ struct ChannelPlace {
         }
     }
 
-    /// The channels as named in sentences.
+    /// The channels, for sentences.
     var words: String { "\(client.bundleID) (\(environment))" }
 
-    /// A report without a particular channel.
+    /// A report that names no channel.
     var report: ChannelReport { ChannelReport(bundleID: client.bundleID.description, environment: environment) }
 }
 

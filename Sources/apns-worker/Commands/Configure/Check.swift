@@ -85,8 +85,8 @@ struct Check: AsyncParsableCommand {
         if printer.hasFailed { throw ExitCode(1) }
     }
 
-    /// Returns an app with which jobs can be checked if none is configured, so that an author of jobs needs no
-    /// credential; `nil` if the configuration of apps is incomplete.
+    /// Returns an app to check jobs with if none is configured, because an author of jobs needs no credential; `nil` if apps are configured
+    /// incompletely.
     private func exampleApp(_ settings: Settings, _ printer: VerdictPrinter) throws -> AppConfiguration? {
         let credential: [Setting] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
         guard job != nil || jobsFrom != nil, !send, credential.allSatisfy({ settings.given($0) == nil }),
@@ -120,7 +120,7 @@ struct Check: AsyncParsableCommand {
             maximumAttempts: settings.number(.maxAttempts) ?? RetryPolicy().maximumAttempts)
     }
 
-    /// Counts what would happen to the jobs of a list or a file.
+    /// Counts the jobs of a list or a file that would be sent, sent differently, or not sent.
     private func checkJobs(from source: String, _ settings: Settings, _ apps: [AppConfiguration]) async throws {
         let jobs = JobsFrom(source, jobCheck(settings, apps, try QueueSettings(settings).firstFormat))
         let survey = try await jobs.read(settings, usesRedis: !noRedis)

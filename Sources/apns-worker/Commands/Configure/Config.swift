@@ -51,7 +51,6 @@ struct Config: AsyncParsableCommand {
         if keys, given { throw ValidationError("--keys and --given cannot be combined") }
     }
 
-    /// The list of a queue.
     private struct QueueList: Encodable {
         let queue, list, push: String
         let weight: Int

@@ -7,7 +7,7 @@ import PushJob
 import PushWorker
 import Redis
 
-/// Reads the jobs of a list or a file, changing nothing, and counts what would happen to them (`check --jobs-from`).
+/// Counts the jobs of a list or a file that would be sent, sent differently, or not sent (`check --jobs-from`). Changes nothing.
 final class JobsFrom {
     /// The number of jobs that are read from Redis with one command.
     private static let page = 100
@@ -64,8 +64,8 @@ final class JobsFrom {
         }
     }
 
-    /// Reads a list, or a sorted set. Jobs that are added or removed at the left in the meantime shift the others, so
-    /// that some are counted twice or not at all.
+    /// Reads a list, or a sorted set. If jobs are added or removed at the left in the meantime, others are shifted, and counted twice or
+    /// not at all.
     private func readPages(_ client: RedisClient, count: String, range: String, unit: String) async throws {
         let length = try await client.call(RedisCommand(count, source)).root.integer ?? 0
         for start in stride(from: 0, to: length, by: Self.page) where !Interruption.isRequested {
@@ -83,7 +83,7 @@ struct SurveyReport {
     let survey: JobSurvey
     let source: String
 
-    /// The words for an effect, as a sentence continues after "would be".
+    /// The end of a sentence such as "5 would be sent differently".
     private static func words(_ effect: JobForecast.Effect) -> String {
         switch effect {
         case .notSent: "not sent"

@@ -64,7 +64,7 @@ struct Pause: AsyncParsableCommand {
         let (change, settings) = (try change(), try queue.settings())
         let command = ChangeCommand(isJSON: json, isConfirmed: yes, asks: { _ in all })
         try await QueueChoice.withPaused(queue, app: app, all: all, force: force) { fleet, queues in
-            // All queues are those that were found.
+            // With --all, the queues were found in Redis or in the configuration, so nothing is misspelled.
             try await command.run(change, Desk(fleet, queues, settings, isForced: force || all))
             let remedies = app.map { [.resumeApp($0.printable)] } ?? queues.map { Remedy.resumeQueue($0.queue) }
             for remedy in remedies where !json {

@@ -66,7 +66,7 @@ struct Stop: AsyncParsableCommand {
     }
 }
 
-/// A command to workers: which workers, and whether to wait until it has been carried out.
+/// The workers of a command, and the wait for its end.
 struct CommandOptions: ParsableArguments {
     @OptionGroup(title: "Queues") var fleet: FleetOptions
 

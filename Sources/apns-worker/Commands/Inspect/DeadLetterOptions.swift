@@ -91,8 +91,8 @@ struct DeadLetterChangeOptions: ParsableArguments {
 }
 
 extension DeadLetterSweep {
-    /// Reports that nothing was found, and what there is instead.
-    /// - Returns: the exit status: 1 if the filter names one dead letter.
+    /// Reports that nothing matches, with the number of all dead letters.
+    /// - Returns: the exit status: 1 if the filter has the ID or key of a job.
     static func reportNothing(_ queues: [DeadLetters], _ filter: DeadLetterFilter) async throws -> Int32 {
         Terminal.note(try await nothingFound(in: queues) + "\n")
         return filter.ids.isEmpty && filter.keys.isEmpty ? 0 : ExitStatus.attention.rawValue

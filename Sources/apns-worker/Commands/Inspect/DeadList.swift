@@ -47,7 +47,7 @@ struct DeadList: AsyncParsableCommand {
                 }
                 var sweep = DeadLetterSweep(letters, .list, filter)
                 sweep.newestFirst = true
-                // One more, to find out whether there are more.
+                // Reads one more than the limit, to find out whether there are more.
                 if counts == nil, output.limit < .max { sweep.lower(output.limit + 1) }
                 try await sweep.run { page, _ in
                     let found = page.letters.map { DeadLetterRow($0, queue: keys.queue) }

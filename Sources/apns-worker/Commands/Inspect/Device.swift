@@ -52,7 +52,7 @@ struct DeviceShow: AsyncParsableCommand {
         if beginning == nil { _ = try Device.hex(token) }
     }
 
-    /// The search for a token of which only the beginning is given.
+    /// The search for the token, if only its beginning is given.
     private var beginning: TokenMatches? { TokenMatches(TokenMatches.digits(of: token)) }
 
     /// Returns the hex of the token: the argument, or the only token in Redis that begins with it.

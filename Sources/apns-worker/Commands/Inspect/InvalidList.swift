@@ -105,7 +105,7 @@ struct InvalidExport: AsyncParsableCommand {
     }
 }
 
-/// A walk through the set of invalid tokens that writes them.
+/// Writes the tokens of the set of invalid tokens that match a filter.
 struct InvalidListing {
     enum Format: String, CaseIterable, ExpressibleByArgument {
         case table, tokens, ndjson, csv

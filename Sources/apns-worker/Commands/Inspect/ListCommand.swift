@@ -30,7 +30,7 @@ struct ListOptions<Row: Counted>: ParsableArguments {
     }
 }
 
-/// Rows as a table whose columns fit the first ones, or as lines of JSON.
+/// Writes rows as lines of JSON, or as a table whose columns fit the first rows.
 struct RowOutput<Row: Counted> {
     let limit: Int
     let isJSON: Bool
@@ -73,7 +73,7 @@ struct RowOutput<Row: Counted> {
         return !hasMore
     }
 
-    /// Ends the output, and reports that it is not complete.
+    /// Ends the output, and reports if there are more rows.
     func end() throws {
         try output.flush()
         if hasMore { Terminal.note("there are more: use --limit, --count, or a filter such as \(Row.narrowing)\n") }

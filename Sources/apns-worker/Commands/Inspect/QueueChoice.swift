@@ -17,8 +17,8 @@ enum QueueChoice {
         }
     }
 
-    /// Runs `body` for each of these queues, with the number of all. One that can't be read is reported on standard error,
-    /// and hides no other one.
+    /// Runs `body` for each of these queues, with their number. A queue that can't be read is reported on standard error, and the other
+    /// queues are read nevertheless.
     /// - Returns: the queues that could not be read.
     /// - Throws: the first error if no queue could be read.
     static func withEach(
@@ -76,8 +76,8 @@ extension UnreadParts {
         for note in notes { Terminal.note(note + "\n") }
     }
 
-    /// Ends a command that has printed the other parts with the exit status 1.
-    /// - Throws: `ExitCode`, if there are unread parts.
+    /// Ends the command with the exit status 1 if parts are unread. The others were printed.
+    /// - Throws: `ExitCode`.
     func check() throws {
         if !isEmpty { throw ExitCode(ExitStatus.attention.rawValue) }
     }

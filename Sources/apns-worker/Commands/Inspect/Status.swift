@@ -153,7 +153,7 @@ struct Status: AsyncParsableCommand {
     // MARK: Watching
 
     private func watch(_ fleet: Fleet, _ apps: [String]) async throws {
-        // The first read may throw, before there is a screen on which to show an error.
+        // The first read may throw: there is no screen yet to show its error.
         let queues = try await fleet.queues()
         let (screen, pause) = (StatusScreen(), try pause())
         try await screen.watch(isDrawn: !json && screen.isTerminal) { [self] in

@@ -52,7 +52,7 @@ struct Web: AsyncParsableCommand {
         let logger = Logger(
             label: "apns-worker",
             factory: LogOutput.standardError(.auto, environment: [:]).handlers(SharedLogLevel(.info)))
-        // The hook of a certificate's renewal sends it.
+        // A hook sends SIGHUP after it has renewed a certificate.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
         let served = try await ServedDashboard.start(
             web.configuration(host: host, port: Int(port), logger: logger), settings, at: hangups, logger: logger)
@@ -196,7 +196,7 @@ struct ServedDashboard: Service {
 
     /// Connects to Redis and starts to listen.
     /// - Parameters:
-    ///   - hangups: signals at which it looks for changed certificates at once.
+    ///   - hangups: SIGHUPs. At each, it looks for changed certificates at once.
     ///   - worker: the name of the worker in this process, if there is one.
     /// - Throws: ``CommandFailure``.
     static func start(
@@ -326,14 +326,14 @@ struct ServedDashboard: Service {
 }
 
 extension JobCheck {
-    /// Checks a job with the apps of a queue's workers or, if none reports them, with those of the configuration. Without either,
-    /// it is checked as if its app existed, and the first verdict says so.
+    /// Checks a job with the apps of a queue's workers or, if these are not known, with those of the configuration. Without any apps, it
+    /// assumes an app that accepts the job, and the first verdict says so.
     /// - Parameter reported: the apps of the queue's workers; `nil` if they are not known.
     static func of(
         _ body: ByteBuffer, _ configured: [AppConfiguration], reported: [WorkerReport.App]?, format: JobFormat,
         now: Int64
     ) -> (verdicts: [CheckVerdict], plan: JobPlan?) {
-        // The configuration knows more of an app than a report, such as its certificate.
+        // The configuration has more facts about an app than a report, such as its certificate.
         let apps = (reported ?? []).compactMap { app in
             configured.first { $0.name == app.name && [$0.topic] + $0.otherTopics == app.topics }
                 ?? AppConfiguration(reported: app)
@@ -352,7 +352,7 @@ extension JobCheck {
             name: text(job?.app) ?? "default", topic: text(job?.topic) ?? "com.example.app",
             credential: .providerTokens([]))
         let (verdicts, plan) = JobCheck([assumed], format: format, isAssumed: true).run(body, name: "job", now: now)
-        // No app would take it.
+        // No app could send this job, so it does not matter which apps there are.
         guard plan != nil else { return (verdicts, plan) }
         let unknown = CheckVerdict(
             .warning, "job",

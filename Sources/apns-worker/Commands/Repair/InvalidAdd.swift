@@ -53,7 +53,7 @@ struct InvalidAdd: AsyncParsableCommand {
         }
     }
 
-    /// Returns an invalid token without its token: the tokens have the other members in common.
+    /// Returns an invalid token without the token itself: the tokens have all other members in common.
     private func template() throws -> InvalidToken {
         var fields = Fields(refusesEmpty: true)
         for (name, value) in [("reason", reason), ("topic", topic), ("environment", environment), ("at", at)] {
@@ -65,8 +65,8 @@ struct InvalidAdd: AsyncParsableCommand {
     }
 
     private struct Tally: Encodable {
-        /// The tokens that are new in the set, that were already in it, and whose devices have registered since; and
-        /// refused lines.
+        /// The numbers of tokens that are new in the set, that were in it before, and whose devices have registered since; and of refused
+        /// lines.
         var added = 0
         var known = 0
         var registered = 0
@@ -123,7 +123,7 @@ struct InvalidAdd: AsyncParsableCommand {
         if tally.refused > 0 { throw ExitCode(1) }
     }
 
-    /// Returns a function that returns one line or argument after another.
+    /// Returns a function that returns the next line or argument at each call.
     private func lines() throws -> () -> String? {
         guard token.isEmpty else {
             var rest = token[...]

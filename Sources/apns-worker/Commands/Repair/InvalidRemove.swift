@@ -53,7 +53,7 @@ struct InvalidRemove: AsyncParsableCommand {
         for text in named { fields.append("token", text) }
         fields.append("all", all ? "1" : nil)
         if from != nil, named.isEmpty { return Terminal.note("--from has no tokens\n") }
-        // Tokens in the arguments were counted by the operator.
+        // An operator who passes tokens as arguments knows their number, and is not asked.
         let command = ChangeCommand(
             isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: { _ in token.isEmpty }, things: .tokens,
             nothing: all || from != nil ? 0 : ExitStatus.attention.rawValue)

@@ -20,7 +20,7 @@ struct Requeue: AsyncParsableCommand {
             back. Jobs that become dead letters while it runs stay dead letters.
             """)
 
-    /// The number up to which jobs are moved without confirmation.
+    /// The maximum number of jobs that are moved without confirmation.
     private static let questionAbove = 100
 
     @OptionGroup(title: "Queue") var queue: QueueOptions

@@ -40,7 +40,7 @@ struct Admin {
 }
 
 extension WorkerHealth {
-    /// The problems, each with the first step from its row in the table.
+    /// The problems, each with the first step from its row in ``Problem/table``.
     fileprivate var probeProblems: [Probe.Problem] {
         details.map {
             .init(

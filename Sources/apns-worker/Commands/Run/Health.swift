@@ -42,7 +42,7 @@ struct Health: AsyncParsableCommand {
         guard port > 0 else {
             throw ValidationError("the admin port is 0, a free port; the worker's log names it")
         }
-        // A port that listens on all addresses is asked at the loopback address.
+        // A port that listens on all addresses is reached at the loopback address.
         let reached = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host
         let address = HTTPAddress(host: reached, port: port, target: ready ? "/readyz" : "/healthz")
         let answer: HTTPExchange.Answer
@@ -68,8 +68,8 @@ struct Health: AsyncParsableCommand {
         }
     }
 
-    /// Returns the address given by flags and variables or, only if they give none, by the file: a recent mistake in a
-    /// file that the worker has already read must not make a healthy worker look unhealthy.
+    /// Returns the address in flags and variables. The file is read only if they have none, because a new mistake in it must not make a
+    /// healthy worker look unhealthy.
     private func address() throws -> (host: String, port: Int)? {
         let variables = ProcessInfo.processInfo.environment.filter { $0.key.hasPrefix("APNS_WORKER_ADMIN_") }
         if admin.file == nil,

@@ -27,7 +27,7 @@ struct QueueWatch: Service {
         self.stopsWhenDone = stopsWhenDone
         guard showsProgress else { return }
         let clients = makeClients()
-        // Without Redis the bar starts once Redis is reachable; the worker's log has the reason.
+        // If Redis cannot be reached, the bar starts later; the worker's log has the reason.
         for client in clients { _ = try? await client.waitUntilReady(timeout: .seconds(2)) }
         if let depth = try? await depth(clients) { initialDepth = depth.total }
         await close(clients)
@@ -65,7 +65,7 @@ struct QueueWatch: Service {
     func run() async throws {
         let clients = makeClients()
         await cancelWhenGracefulShutdown {
-            // Derived from the decrease of the depth, because an answered job stays claimed until Redis has settled it.
+            // `done` is derived from the decrease of the depth, because an answered job stays claimed until Redis has settled it.
             var (done, previous, drawn) = (0, initialDepth, "")
             let started = NIODeadline.now()
             var written = started

@@ -87,7 +87,7 @@ struct Run: AsyncParsableCommand {
             configuration: configuration, logger: logger, isMeasured: admin != nil,
             version: WorkerVersion.current, spans: exporter?.spans, wallClock: { Int64(time(nil)) })
         if let exporter { services.insert(.init(service: exporter), at: 0) }
-        // The service must be the first in the list, so that it stops last.
+        // Services stop in reverse order, so the admin port comes before the worker.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         if let webPort {
             var web = try DashboardConfiguration(proxies: TrustedProxies())
@@ -161,7 +161,7 @@ struct Run: AsyncParsableCommand {
         }
     }
 
-    /// Returns a name that no other process has, nor this one after a restart.
+    /// Returns a name that is unique among processes, also after a restart.
     private static func uniqueName() -> String {
         let bytes: [UInt8] = HostName.current.utf8.filter { byte in
             let isAlphanumeric = byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26
@@ -172,8 +172,8 @@ struct Run: AsyncParsableCommand {
     }
 }
 
-/// Makes a worker quiet at SIGTSTP and ends that at SIGCONT. Other signals that some programs use as commands would end
-/// the process without a drain, so they are ignored.
+/// Makes a worker quiet at SIGTSTP, and ends that at SIGCONT. Some programs use other signals as commands: these are ignored, because they
+/// would end the process without a drain.
 struct WorkerSignals: Service {
     private static let ignored = [(SIGUSR1, "SIGUSR1"), (SIGUSR2, "SIGUSR2"), (SIGALRM, "SIGALRM")]
 
@@ -186,8 +186,8 @@ struct WorkerSignals: Service {
     }
 
     func run() async throws {
-        // Otherwise SIGTSTP would stop the process, with its leases. SIGCONT continues a stopped process even if it is
-        // ignored.
+        // `source` ignores the signals. Otherwise SIGTSTP would stop the process, and its leases would expire. The kernel continues
+        // a stopped process at SIGCONT even if that is ignored.
         let commands = [(SIGTSTP, "SIGTSTP"), (SIGCONT, "SIGCONT")].map { number, name in
             Self.source(number) { [worker] in worker.setQuiet(number == SIGTSTP, because: name) }
         }

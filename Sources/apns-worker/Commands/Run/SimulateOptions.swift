@@ -60,7 +60,7 @@ struct SimulateOptions: ParsableArguments {
         }
     }
 
-    /// Creates the credentials with which the apps authenticate to the simulator; `nil` without a simulator.
+    /// Creates the credentials of the apps for the simulator; `nil` without a simulator.
     func credentials() throws -> SimulatedCredentials? { isOn ? try SimulatedCredentials() : nil }
 
     /// Returns the rules for HTTP/2 and for the gateway.

@@ -3,14 +3,14 @@ import APNSSimulator
 import PushWorker
 import TLS
 
-/// The credentials of a worker's apps for its simulator, and those of the simulator, created for this run.
+/// The credentials of a worker's apps and of its simulator, created for this run.
 struct SimulatedCredentials: Sendable {
     /// The topic of an app without one.
     static let defaultTopic = "com.example.app"
 
     private let authority: SimulatedAuthority
-    // Not the authority's key ID, which is always the same: workers share tokens in Redis by key ID, and those of
-    // another run are signed with another key.
+    // The authority's key ID is always the same. It can't be used, because workers share provider tokens in Redis by key ID, and another
+    // run signs its tokens with another key.
     private let keyID: String
 
     init() throws {
@@ -18,7 +18,7 @@ struct SimulatedCredentials: Sendable {
         keyID = "S1" + String(UInt32.random(in: 0x1000_0000 ... .max), radix: 16, uppercase: true)
     }
 
-    /// Returns the endpoint of an app until the simulator's ports are known. It does not exist.
+    /// Returns a placeholder for an app's endpoint, until the simulator's ports are known.
     static func endpoint(usesGateway: Bool) -> APNSEndpoint {
         APNSEndpoint(host: "simulator.invalid", port: usesGateway ? 2195 : 443)
     }
@@ -26,7 +26,7 @@ struct SimulatedCredentials: Sendable {
     /// The certificates that the apps must trust.
     var trust: TLSTrust { .pem(authority.certificatePEM) }
 
-    /// Returns a signing key or, for the gateway, which accepts nothing else, a certificate.
+    /// Returns a signing key; for the gateway, which accepts nothing else, a certificate.
     func credential(
         topic: String, otherTopics: [String], usesGateway: Bool
     ) throws -> Credential {

@@ -82,7 +82,7 @@ actor SystemdNotifier: Service {
         notify()
     }
 
-    /// `READY=1` means that the process works. This line shows its readiness to claim and send jobs.
+    /// Sends the readiness to claim and send jobs as a status line: `READY=1` means only that the process works.
     private func readStatus() async {
         let problems = await worker.health().problems
         let first = problems.first.map { "not ready: \($0)" } ?? "ready"

@@ -51,8 +51,8 @@ struct CampaignOptions: ParsableArguments {
         try await fleet.withFleet { fleet in try await body(fleet, fleet.notedQueues()) }
     }
 
-    /// Reads the campaign in the queues that know it. If none does, reports that, and names known ones.
-    /// - Parameter unread: gets the queues that can't be read, which are reported.
+    /// Reads the campaign in the queues that know it. If no queue does, reports that with the latest campaigns.
+    /// - Parameter unread: gets the queues that can't be read; they are also reported.
     /// - Throws: an exit code if no queue knows it; `RedisError` if no queue can be read.
     func read(_ fleet: Fleet, _ queues: [QueueKeys], _ unread: inout UnreadParts) async throws -> [CampaignStatus] {
         let found = try await CampaignStatus.read(campaign, in: queues, fleet, &unread)
@@ -144,7 +144,7 @@ struct CampaignShow: AsyncParsableCommand {
         }
     }
 
-    /// - Parameter unread: the queues that could not be read, which a screen shows, too.
+    /// - Parameter unread: the queues that could not be read. A screen shows them, too.
     private func draw(
         _ campaigns: [CampaignStatus], _ unread: UnreadParts, _ screen: StatusScreen, isDrawn: Bool
     ) throws {

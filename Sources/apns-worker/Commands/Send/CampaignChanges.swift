@@ -22,7 +22,7 @@ struct CampaignChangeOptions: ParsableArguments {
         try made(more) { fields, now throws(FieldMistake) in try CampaignChange(change, fields, now: now) }
     }
 
-    /// Returns a function that makes a change of the fields, for the time in milliseconds since 1970.
+    /// Returns a function that makes a change from the fields. Its parameter is the current time in milliseconds since 1970.
     func made<Made: Change>(
         _ more: [(name: String, value: String?)],
         _ change: @escaping (Fields, _ now: Int64) throws(FieldMistake) -> Made

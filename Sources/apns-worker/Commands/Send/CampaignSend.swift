@@ -90,7 +90,7 @@ struct CampaignSend: AsyncParsableCommand {
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    /// The number of lines without a token that are reported.
+    /// The maximum number of lines without a token that are reported.
     private static let shownRefusals = 10
 
     private var size: Int { jobSize ?? 1000 }
@@ -128,7 +128,7 @@ struct CampaignSend: AsyncParsableCommand {
         return try readingFlags { () throws(FieldMistake) in try CampaignGuard(fields, reasons: Reason.Code.names) }
     }
 
-    /// Returns the devices of the canary. Another campaign has others.
+    /// Returns the devices of the canary, which differ between campaigns.
     private func share() throws -> TokenShare? {
         guard let canary else { return nil }
         guard canary.hasSuffix("%"), let percent = Double(canary.dropLast()), percent > 0, percent < 100 else {
@@ -171,7 +171,7 @@ struct CampaignSend: AsyncParsableCommand {
         let template: JobTemplate
         do {
             let time = try sendAt()
-            // A command that continues an interrupted one has the same time.
+            // A repeated command has the same time, which may have passed since.
             if let time, time < Moment.now {
                 Terminal.note("the time of --at has passed: the jobs are sent at once\n")
             }
@@ -187,7 +187,7 @@ struct CampaignSend: AsyncParsableCommand {
         let input = try await input()
         let refused = try await FleetOptions.withFleet(settings, searches: false) { fleet in
             let source = try await fleet.queue(configuration.keys)
-            // The classes of Sidekiq's jobs are known to the settings only.
+            // Only the settings know the classes of Sidekiq's jobs.
             let format = source.format == configuration.format.withoutClasses ? configuration.format : source.format
             let state = try await QueueState.read(
                 fleet.client(for: source.keys.jobs), source.keys, configured: (try? settings.appNames) ?? [])
@@ -222,7 +222,7 @@ struct CampaignSend: AsyncParsableCommand {
         }
     }
 
-    /// Checks the job, like `enqueue` does, with a token in the place of those of the list.
+    /// Checks the job as `enqueue` does, with a token that stands for those of the list.
     private func check(
         _ template: JobTemplate, _ format: JobFormat, apps: Set<String>?, _ keys: QueueKeys
     ) throws -> [Hint] {
@@ -243,7 +243,7 @@ struct CampaignSend: AsyncParsableCommand {
         return given.isEmpty ? "/var/tmp" : given
     }
 
-    /// The time without any byte after which a download fails.
+    /// A download fails after this time without a byte.
     private static let downloadSilence = TimeAmount.seconds(60)
 
     /// Opens the list, and downloads it if it is at a URL.

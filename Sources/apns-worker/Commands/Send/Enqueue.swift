@@ -99,7 +99,7 @@ struct Enqueue: AsyncParsableCommand {
         _ = try confirmation()
     }
 
-    /// Returns the confirmation for which a push waits; `nil` for only the master's answer.
+    /// Returns the confirmation that a push waits for; `nil` if the master's answer is enough.
     private func confirmation() throws -> PushConfirmation? {
         // To Redis, 0 means forever.
         let timeout = try replicasTimeout.map { try DurationText.option($0, "--replicas-timeout", 1...3600) }
@@ -121,7 +121,7 @@ struct Enqueue: AsyncParsableCommand {
         }
         try await FleetOptions.withFleet(settings, searches: false) { fleet in
             let source = try await fleet.queue(configuration.keys)
-            // The classes of Sidekiq's jobs are known to the settings only.
+            // Only the settings know the classes of Sidekiq's jobs.
             let format = source.format == configuration.format.withoutClasses ? configuration.format : source.format
             let keys = source.keys
             let job = try jobOfFlags(keys, format)
@@ -170,7 +170,7 @@ struct Enqueue: AsyncParsableCommand {
             case .native:
                 return FlagJob(
                     body: try makeJob(members, id: id, enqueuedAt: now), id: id, notifications: max(1, devices.count))
-            // The time is a member of the wrapper.
+            // In Sidekiq's format, the time is a member of the wrapper.
             case .sidekiq(let classes):
                 let wrapper = SidekiqWrapper(queue: keys.queue, className: classes.first ?? "PushJob")
                 return FlagJob(
@@ -281,7 +281,7 @@ struct Enqueue: AsyncParsableCommand {
             following = try await OutcomeWatch(
                 of: job.id, notifications: job.notifications, within: limit, client, keys)
         }
-        // Another call may enqueue more of the campaign, so it stays open.
+        // The campaign stays open, because another call may enqueue more of its jobs.
         var campaigns = OpenCampaigns()
         let pushed = try await push([job.body], &campaigns, client, keys)
         if let shortfall = pushed.shortfall {
@@ -360,7 +360,7 @@ struct Enqueue: AsyncParsableCommand {
             if batch.count == 1000 || bytes > 1 << 20 { try await flush() }
         }
         try await flush()
-        // After a shortfall, the rest of the lines is enqueued by another call.
+        // After a shortfall, another call enqueues the rest of the lines, so the campaigns stay open.
         if last.shortfall == nil { await campaigns.close(client, keys) }
         try notes.summarize(isJSON: json)
         let jobs = enqueued == 1 ? "1 job" : "\(enqueued) jobs"
@@ -424,8 +424,8 @@ struct Enqueue: AsyncParsableCommand {
     }
 }
 
-/// The campaigns of the jobs that a call enqueues. It learns their totals as it reads the jobs, so they are open until the
-/// last job is pushed: until then, they can't have finished.
+/// The campaigns of the jobs that a call enqueues. Their totals are known only after the last job, so they stay open until that is pushed:
+/// an open campaign can't finish.
 ///
 /// Errors are only reported: the jobs are in the queue, and would be enqueued again if the command failed.
 private struct OpenCampaigns {

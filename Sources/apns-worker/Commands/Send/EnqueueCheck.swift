@@ -13,7 +13,7 @@ extension QueueState {
 
 /// Checks jobs before they are enqueued.
 struct EnqueueCheck {
-    /// The reason for which a job is not enqueued.
+    /// The reason why a job is not enqueued.
     struct Refusal: Error, CustomStringConvertible {
         let description: String
     }
@@ -33,7 +33,7 @@ struct EnqueueCheck {
     let apps: Set<String>?
     /// True to refuse jobs with likely mistakes.
     var isStrict = false
-    /// The members that a job gets if it has none: the ID instead of a new one, `unique_for` in seconds, and the app.
+    /// Members for a job that does not have them: the ID in place of a new one, `unique_for` in seconds, and the app.
     var id: String?
     var uniqueFor: Int?
     var app: String?
@@ -41,7 +41,7 @@ struct EnqueueCheck {
     func prepare(_ body: ByteBuffer) throws(Refusal) -> Accepted {
         let review = JobCheck.review(body, as: format, now: Moment.now)
         if let defect = review.defect {
-            // It gets an ID like the others.
+            // A job that lacks only its ID gets one.
             if let named = named(body) { return try prepare(named) }
             throw Refusal(description: defect)
         }
@@ -55,13 +55,13 @@ struct EnqueueCheck {
             job: body, id: job.id.map { String(buffer: job.text($0)) }, app: named ?? app, hints: review.hints)
         let needsID = accepted.id == nil
         var members: [(name: String, value: String)] = []
-        // The newest job is sent, however often it is enqueued.
+        // A job can't have both `replaces` and `unique_for`.
         let uniqueFor = job.replaces == nil ? uniqueFor : nil
         if job.uniqueFor == nil, let uniqueFor { members.append(("unique_for", "\"\(uniqueFor)s\"")) }
         if named == nil, let app { members.append(("app", Self.json(app))) }
         guard needsID || !members.isEmpty else { return accepted }
         guard !job.envelope.isWrapped else {
-            // A worker's wrapper must begin with its mark.
+            // No member can be inserted, because a worker's wrapper must begin with its mark.
             guard let member = members.first else { return accepted }
             throw Refusal(description: "`\(member.name)` cannot be added to a job in a worker's wrapper")
         }
@@ -85,7 +85,7 @@ struct EnqueueCheck {
         return accepted
     }
 
-    /// Returns a job with an ID, if it has `replaces` and is not valid only because it has none.
+    /// Returns the job with an ID, if its only mistake is a `replaces` without one.
     private func named(_ body: ByteBuffer) -> ByteBuffer? {
         do throws(JobError) {
             _ = try JobDecoder.decode(body, as: format)
@@ -121,9 +121,9 @@ struct LineNotes {
         var lines = 1
         /// The rule of a hint; `nil` for a refusal.
         let hint: String?
-        /// The text of the first.
+        /// The message about the first line.
         let message: String
-        /// The next lines, for an example.
+        /// The numbers of up to three further lines.
         var others: [Int] = []
 
         enum CodingKeys: String, CodingKey { case line, lines, hint, message }
@@ -132,9 +132,8 @@ struct LineNotes {
     private var order: [String] = []
     private var kinds: [String: Kind] = [:]
 
-    /// Notes that a line was refused.
     mutating func refused(_ refusal: EnqueueCheck.Refusal, line: Int) {
-        // Texts of a kind differ in positions and sizes.
+        // Texts of one kind differ only in numbers, such as positions and sizes.
         note("\(refusal)".filter { !$0.isNumber }, nil, "\(refusal)", line, "line \(line): \(refusal)")
     }
 

@@ -2,9 +2,9 @@ import NIOCore
 import PrintableText
 import PushJob
 
-/// A job without an ID and without tokens, of which the jobs of a campaign are made.
+/// A job without an ID and tokens: the text that all jobs of a campaign have in common.
 struct JobTemplate {
-    /// The reason for which a text is not a template.
+    /// The reason why a text is not a template.
     struct Mistake: Error, CustomStringConvertible { let description: String }
 
     /// The members that are made for each job.
@@ -16,13 +16,13 @@ struct JobTemplate {
     /// The text after the opening brace.
     private let rest: ByteBuffer
     private let names: Set<String>
-    /// True if the jobs are to be sent at a given time.
+    /// True if the jobs have a time to be sent.
     var isScheduled: Bool { sendAt != nil || names.contains("\(JobMember.sendAt.name)") }
 
     /// True if the jobs replace those of an older campaign.
     var replaces: Bool { names.contains("\(JobMember.replaces.name)") }
 
-    /// - Parameter sendAt: in addition to the members of the text.
+    /// - Parameter sendAt: the time to send the jobs, in addition to the members of the text.
     /// - Throws: ``Mistake``.
     init(_ text: ByteBuffer, campaign: String, sendAt: Int64?) throws(Mistake) {
         (self.campaign, self.sendAt) = (campaign, sendAt)
@@ -42,7 +42,7 @@ struct JobTemplate {
         if sendAt != nil, names.contains("\(JobMember.sendAt.name)") {
             throw Mistake(description: "it has the member send_at; remove it, or omit --at")
         }
-        // A file ends with a line feed, which a job in Redis needs not.
+        // A file ends with a line feed, which a job in Redis does not need.
         let end = text.readableBytesView.lastIndex(of: UInt8(ascii: "}")) ?? text.readableBytesView.endIndex - 1
         rest = ByteBuffer(bytes: text.readableBytesView[...end].dropFirst(members.start))
     }
@@ -108,7 +108,7 @@ struct JobTemplate {
         return job
     }
 
-    /// Returns the first job, with a token in the place of those of the list.
+    /// Returns the first job, with a token that stands for those of the list.
     func example(now: Int64) -> ByteBuffer {
         job(0, size: 4096, now: now) { text in
             text.writeString("\"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0\"")

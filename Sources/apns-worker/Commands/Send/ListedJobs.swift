@@ -29,7 +29,7 @@ final class ListedJobs: CampaignJobs {
     private let position: Mutex<Position>
 
     /// - Parameters:
-    ///   - jobDigest: the digest of all else that the jobs are made of.
+    ///   - jobDigest: the digest of everything except the list that determines the jobs.
     ///   - size: the number of tokens in a job.
     ///   - share: the tokens of the canary.
     /// - Throws: ``TokenListFailure``.

@@ -5,7 +5,7 @@ import PushJob
 enum NewID {
     /// Returns 24 hex digits, like those of Ruby's `SecureRandom.hex(12)` for Sidekiq.
     static func make() -> String {
-        // Each number is a system call.
+        // Few numbers, because each costs a system call.
         withUnsafeBytes(of: (UInt64.random(in: 0 ... .max), UInt32.random(in: 0 ... .max))) { $0.hex }
     }
 
@@ -14,8 +14,7 @@ enum NewID {
         insert(format == .native ? "id" : "jid", "\"\(id)\"", into: job)
     }
 
-    /// Inserts a member into an object that does not have it, before its other members, or in the place of one that is
-    /// null. All else is unchanged.
+    /// Inserts a member before the others of an object that does not have it, or replaces its null value. All else is unchanged.
     /// - Parameter value: JSON.
     static func insert(_ name: String, _ value: String, into job: ByteBuffer) -> ByteBuffer {
         let null = job.withUnsafeReadableBytes { bytes in try? nullValue(of: name, in: bytes) }
@@ -34,7 +33,7 @@ enum NewID {
         return text
     }
 
-    /// Returns the range of the value of a job's own member if that is null.
+    /// Returns the range of a member's value, if that is null.
     private static func nullValue(
         of wanted: String, in bytes: UnsafeRawBufferPointer
     ) throws(JSONError) -> Range<Int>? {

@@ -8,7 +8,7 @@ struct PushConfirmation {
     enum Outcome {
         /// No confirmation was requested.
         case unasked
-        /// Enough replicas, this many, have it.
+        /// Enough replicas have the push: this number.
         case confirmed(Int)
         /// Too few replicas have it, or their number is unknown.
         case unconfirmed(String)
@@ -20,7 +20,7 @@ struct PushConfirmation {
             return count == 1 ? ", and 1 replica has \(what)" : ", and \(count) replicas have \(what)"
         }
 
-        /// The reason for which a requested confirmation is missing.
+        /// The reason why a requested confirmation is missing.
         var shortfall: String? { if case .unconfirmed(let why) = self { why } else { nil } }
     }
 

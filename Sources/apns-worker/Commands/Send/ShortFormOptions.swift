@@ -4,7 +4,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// The short forms from which a worker makes the payload, as flags.
+/// Flags for the short forms of a payload.
 struct ShortFormOptions: ParsableArguments {
     @Option(help: "Alert text.") var alert: String?
     @Option(help: "Alert title; combine it with --body, not with --alert.") var title: String?
