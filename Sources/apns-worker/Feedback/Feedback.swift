@@ -161,7 +161,7 @@ struct Feedback: AsyncParsableCommand {
         if service.hasFailed.load(ordering: .relaxed) { throw ExitCode(1) }
     }
 
-    /// - Parameter destination: the Redis to which records are written.
+    /// - Parameter destination: the Redis that gets the records.
     private func openSpill(_ destination: String) throws -> FeedbackSpill {
         guard from == nil, spill != "-" else { return FeedbackSpill() }
         do throws(FeedbackSpill.Unusable) {

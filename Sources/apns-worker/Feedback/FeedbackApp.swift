@@ -67,7 +67,7 @@ struct FeedbackApp: Sendable {
         return dialer
     }
 
-    /// A selected app, or the reason for which its service cannot be read.
+    /// A selected app, or the reason why its service cannot be read.
     struct Choice: Sendable {
         let name: String
         let app: Result<FeedbackApp, CommandFailure>

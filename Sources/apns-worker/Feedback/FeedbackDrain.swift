@@ -18,9 +18,9 @@ struct FeedbackDrain: Sendable {
         var progress = FeedbackProgress()
         /// The maximum number of records per write.
         let batch: Int
-        /// The maximum time for which the service may send nothing.
+        /// The maximum time without a byte from the service.
         let silence: TimeAmount
-        /// The maximum time for which Redis may be unavailable.
+        /// The maximum time to wait for Redis.
         let redisPatience: TimeAmount
         let logger: Logger
     }
@@ -58,8 +58,7 @@ struct FeedbackDrain: Sendable {
             message, metadata: metadata.merging(["event": "\(event)", "app": "\(app.name)"]) { $1 })
     }
 
-    /// Waits until Redis is reachable and accepts writes. Must be called first, because the service forgets what it has
-    /// sent.
+    /// Waits until Redis is reachable and accepts writes. Must be called first, because the service forgets the records that it has sent.
     private mutating func waitForRedis() async throws {
         do {
             try await writing.waitUntilReady()
@@ -77,10 +76,10 @@ struct FeedbackDrain: Sendable {
         defer { session.close() }
         try await context.stop.withHandler({ session.stop() }) {
             do {
-                // All records that have arrived, because a crash would lose those in memory.
+                // Takes all records that have arrived, because a crash would lose those in memory.
                 while case let tuples = try await session.next(atMost: .max), !tuples.isEmpty {
                     await take(tuples)
-                    // Records on their way are still received, but no more are requested than necessary.
+                    // Records on their way are still received, but no more are requested.
                     if writing.givenUp != nil { session.stop() }
                 }
             } catch {
@@ -168,7 +167,7 @@ extension InvalidToken {
     }
 }
 
-/// Writes records that Redis did not accept, and that were stored as lines of JSON, to Redis.
+/// Writes records from lines of JSON to Redis, which did not accept them before.
 struct FeedbackFile {
     /// The members of a line of `--spill` that are needed.
     private struct Record: Decodable {
@@ -278,7 +277,7 @@ struct FeedbackFile {
 
 /// Writes records to Redis, and waits while it is unavailable.
 struct RetryingTokenWriter: Sendable {
-    /// The time for which to wait for Redis once the process has received a signal to end.
+    /// The time to wait for Redis after the process was asked to stop.
     private static let patienceAtStop = TimeAmount.seconds(5)
 
     private let writer: InvalidTokenClient
@@ -288,10 +287,10 @@ struct RetryingTokenWriter: Sendable {
     private let name: String
     private var patience: WritePatience
     private var hasReportedRedis = false
-    /// The reason for which waiting for Redis was abandoned; `nil` if it was not, or if Redis has answered since.
+    /// The last error, if this writer no longer waits for Redis; `nil` again once Redis answers.
     private(set) var givenUp: String?
 
-    /// - Parameter limit: the time for which to wait for Redis.
+    /// - Parameter limit: the maximum time to wait for Redis.
     init(_ writer: InvalidTokenClient, limit: TimeAmount, stop: StopSignal, name: String) {
         self.writer = writer
         self.limit = limit
@@ -301,11 +300,11 @@ struct RetryingTokenWriter: Sendable {
     }
 
     /// Waits until Redis is reachable and accepts writes.
-    /// - Throws: `QueueFailure`: permanent ones at once, others when the process must end.
+    /// - Throws: `QueueFailure`: at once if it is permanent, otherwise after the time limit, or when the process must end.
     mutating func waitUntilReady() async throws {
         while true {
             do {
-                // The keys have the right types, and Redis accepts writes.
+                // Checks that the keys have the right types, and that Redis accepts writes.
                 _ = try await writer.mark([])
                 try await writer.probe()
                 return answered()

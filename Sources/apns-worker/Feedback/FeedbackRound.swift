@@ -69,7 +69,7 @@ final class FeedbackService: Service {
         try printReport(report)
     }
 
-    /// Writes to Redis the records that an earlier run left in the spill file, then reads the feedback services of all apps once,
+    /// Writes the records that an earlier run left in the spill file to Redis. Then reads the feedback services of all apps once,
     /// concurrently, so that a slow one does not delay the others.
     private func round(_ context: FeedbackDrain.Context) async -> FeedbackRoundReport {
         var report = FeedbackRoundReport(apps: [])
@@ -187,7 +187,7 @@ struct FeedbackReport: Encodable, Sendable {
     /// The number of tuples without a token.
     var withoutToken = 0
     var seconds = 0.0
-    /// The reason for which the service was not read to its end, or not all records were written.
+    /// The reason why the service was not read to its end, or not all records were written.
     var error: String?
 
     /// Counts the result for a record; `nil` if Redis did not accept it.

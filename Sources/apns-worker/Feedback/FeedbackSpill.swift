@@ -2,8 +2,7 @@ import FoundationEssentials
 import Glibc
 import NIOCore
 
-/// The file that holds records from the moment they are read until Redis has them, because the feedback service forgets
-/// what it has sent.
+/// The file that holds records until Redis has them, because the feedback service forgets the records that it has sent.
 ///
 /// Its first line names the Redis for the records; a line of JSON per record follows. The file is locked as long as
 /// this object lives, and empty while Redis has all records.
@@ -140,7 +139,7 @@ actor FeedbackSpill {
         if unsettled == 0, !hasLeftovers { empty() }
     }
 
-    /// Records that Redis has the records that the file held at the start of a run.
+    /// Notes that Redis has the records that the file held before this run.
     func leftoversAreWritten() {
         hasLeftovers = false
         if unsettled == 0 { empty() }
@@ -159,7 +158,7 @@ actor FeedbackSpill {
         Glibc.open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
     }
 
-    /// Syncs a file's directory, without which a new file's name is not on disk.
+    /// Syncs a file's directory, so that the name of a new file is on disk.
     private static func syncDirectory(of path: String) -> Bool {
         let name = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
         let directory = Glibc.open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
