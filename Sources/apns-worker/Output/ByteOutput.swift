@@ -67,7 +67,7 @@ final class FileReplacement {
         isInPlace = exists && found.st_mode & S_IFMT != S_IFREG
         self.path = exists ? URL(filePath: path).resolvingSymlinksInPath().path : path
         temporary = isInPlace ? path : "\(self.path).\(getpid()).tmp"
-        // The tokens are readable only by the user who requested them.
+        // Only the user who requested the tokens can read them.
         descriptor = open(temporary, O_WRONLY | O_CLOEXEC | (isInPlace ? 0 : O_CREAT | O_EXCL), 0o600)
         output = ByteOutput(descriptor, name: temporary)
         guard descriptor >= 0 else {

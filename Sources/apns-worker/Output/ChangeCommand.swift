@@ -8,7 +8,7 @@ import PushWorker
 import Redis
 import Synchronization
 
-/// The way in which a command makes a change: it counts, asks, changes, and reports.
+/// Makes a change for a command: counts, asks, changes, and reports.
 struct ChangeCommand {
     var isJSON = false
     var isDryRun = false
@@ -43,7 +43,7 @@ struct ChangeCommand {
             try Confirmation.demand(plan.question ?? "Change \(plan.subject.shown)?", isGiven: isConfirmed)
         }
         Interruption.watch()
-        // A command that waits afterwards ends at once.
+        // If the command waits afterwards, a signal ends it at once.
         defer { Interruption.endProcess() }
         let progress = Progress(plan.verb, of: plan.count, isShown: !isJSON && plan.isCounted)
         var control = ChangeControl()
@@ -140,7 +140,7 @@ struct ChangeCommand {
             var phase = ""
         }
 
-        /// The time after which the time that is left can be estimated.
+        /// The time to measure before the remaining time is estimated.
         private static let settled = Duration.seconds(3)
 
         private let verb: String
@@ -173,7 +173,7 @@ struct ChangeCommand {
             Terminal.note("\r\(phase)\(verb) \(Words.number(count)) of \(Words.number(expected))\(time)\u{1B}[K")
         }
 
-        /// Shows the phase. The time that is left is estimated again in each.
+        /// Shows the phase. Each phase has a new estimate of the remaining time.
         func enter(_ phase: String) {
             let isNew = state.withLock { state in
                 guard state.phase != phase else { return false }
@@ -197,7 +197,6 @@ struct ChangeCommand {
 }
 
 extension Desk {
-    /// Creates the desk of a command.
     init(_ fleet: Fleet, _ queues: [QueueKeys], _ settings: Settings, isForced: Bool = false) throws {
         self.init(fleet, person: Person.name, via: .cli, queues: queues) { error in
             Terminal.note("note: this is done, but could not be recorded in the activity: \(error)\n")

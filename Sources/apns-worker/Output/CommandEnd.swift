@@ -35,7 +35,7 @@ enum CommandEnd {
             do { try Terminal.checkOutput() } catch let failure as CommandFailure {
                 end(failure.status.rawValue, "Error: \(failure.message)")
             } catch {
-                // The reader knows that it has closed its end.
+                // The reader has closed its end, and needs no message.
             }
             Glibc.exit(error.rawValue)
         }

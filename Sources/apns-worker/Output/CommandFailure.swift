@@ -96,7 +96,7 @@ enum NagiosStatus: Int32, CaseIterable {
     case critical = 2
     case unknown = 3
 
-    /// The word with which the line begins.
+    /// The first word of the line.
     var word: String { "\(self)".uppercased() }
 
     /// The conditions for the status, for help and documentation.

@@ -24,7 +24,7 @@ actor ExecCommand {
 
     /// - Parameters:
     ///   - variables: names of variables that the command inherits in addition to ``inherited``.
-    ///   - patience: the time for which it may read nothing, and then the time that it may take to end.
+    ///   - patience: the maximum time in which it reads nothing, and then the maximum time until it ends.
     init(_ command: String, variables: [String], patience: Duration, stop: StopSignal) {
         let names = Self.inherited.union(variables)
         self.command = command
@@ -67,7 +67,7 @@ actor ExecCommand {
         return report
     }
 
-    /// Waits for the program's end, which it enforces after a while.
+    /// Waits for the program's end. A program that takes too long is killed.
     /// - Returns: the status of `waitpid`; `nil` if it is unknown.
     private func wait(for processIdentifier: pid_t) async -> (status: Int32?, wasEnded: Bool) {
         var status: Int32 = 0

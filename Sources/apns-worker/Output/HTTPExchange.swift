@@ -16,14 +16,14 @@ struct HTTPExchange: Sendable {
         var headers: HTTPHeaders
         var body: ByteBuffer
 
-        /// The pause in seconds that the server asks for, as a number or by the time of its end.
+        /// The pause in seconds that the server requests, as a number or as the time of its end.
         var retryAfter: Int64? {
             headers.first(name: "Retry-After").flatMap { RetryAfter.seconds($0.utf8, now: Moment.now / 1000) }
                 .map(Int64.init)
         }
     }
 
-    /// The reason for which there is no answer.
+    /// The reason why there is no answer.
     enum Failure: Error, CustomStringConvertible {
         /// Nothing listens there, or TLS failed.
         case unreachable(String)
@@ -50,7 +50,7 @@ struct HTTPExchange: Sendable {
     /// The maximum size of the answer's body in bytes; a longer body is an error.
     var maximumBody = 1 << 20
 
-    /// Returns what a connection with TLS needs.
+    /// Returns the context of connections with TLS.
     /// - Parameter trust: the trusted certificate authorities; `nil` for the system's.
     static func tls(_ trust: TLSTrust? = nil) throws -> TLSContext {
         var configuration = TLSClientConfiguration()
@@ -63,8 +63,8 @@ struct HTTPExchange: Sendable {
     /// - Parameters:
     ///   - headers: in addition to the usual ones.
     ///   - limit: the maximum time for the whole exchange, or without any byte if the body is written to a file.
-    ///   - file: the file to which the body of an answer with status 200 is written, whatever its size; `nil` to return it. Another
-    ///     status is then an error.
+    ///   - file: gets the body of an answer with the status 200, whatever its size; any other status is then an error. With `nil`, the body
+    ///     is returned.
     /// - Throws: ``Failure``.
     @discardableResult
     func send(

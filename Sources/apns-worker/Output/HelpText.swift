@@ -24,7 +24,7 @@ enum CommandNames {
             let children = command.configuration.subcommands
             guard !children.isEmpty, !argument.hasPrefix("-") else { break }
             guard let child = children.first(where: { name($0) == argument }) else {
-                // An argument of the subcommand that needs no name.
+                // It is an argument of the default subcommand.
                 if command.configuration.defaultSubcommand != nil { break }
                 let names =
                     children.filter { $0.configuration.shouldDisplay }.map { name($0) }
@@ -77,7 +77,6 @@ enum HelpTopic: String, CaseIterable {
     case exitCodes = "exit-codes"
     case environment
 
-    /// The names of all topics.
     static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
 
     var text: String {
@@ -211,7 +210,7 @@ private struct JobSchemaText {
             members = []
             return
         }
-        // A dictionary has no order, so it is taken from the text.
+        // A dictionary has no order, so the order is taken from the text.
         let places = schema.properties.compactMap { name, member -> (String.Index, String, String)? in
             text.firstRange(of: "\n    \"\(name)\": {").map { ($0.lowerBound, name, member.description ?? "") }
         }

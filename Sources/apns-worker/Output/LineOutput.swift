@@ -12,11 +12,11 @@ actor LineOutput {
     private let descriptor: Int32
     private let closesDescriptor: Bool
     private let stop: StopSignal
-    /// The time for which the reader may read nothing.
+    /// The maximum time in which the reader reads nothing.
     private let patience: Duration
     private var last: Task<Void, Never>?
     private var isClosed = false
-    /// The reason for which nothing is written any more.
+    /// The reason why nothing more is written.
     private(set) var failure: String?
     /// The number of lines that were not written completely.
     private(set) var lostLines = 0

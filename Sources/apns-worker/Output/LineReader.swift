@@ -85,7 +85,7 @@ final class LineReader {
                 defer { start = end + 1 }
                 return try buffer[start..<end].withUnsafeBytes(body)
             }
-            // Lines that were returned are removed.
+            // `read` removes the lines that were returned.
             searched = buffer.count - start
             guard read() else { break }
         }

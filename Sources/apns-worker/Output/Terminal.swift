@@ -11,7 +11,7 @@ enum Terminal {
 
     private static let noted = Mutex<Set<String>>([])
 
-    /// Writes to standard error what this process has not yet written there.
+    /// Writes a text to standard error, unless this process has already written it there.
     static func noteOnce(_ text: String) {
         if noted.withLock({ $0.insert(text).inserted }) { note(text) }
     }
@@ -77,8 +77,7 @@ enum Confirmation {
     }
 }
 
-/// SIGINT and SIGTERM. They end every command at once, unless it traps them, or ends between two steps and then reports its
-/// progress.
+/// SIGINT and SIGTERM. They end a command at once, unless it traps them, or ends between two steps to report its progress.
 enum Interruption {
     fileprivate static let flag = Atomic(false)
 
@@ -88,8 +87,8 @@ enum Interruption {
     /// Records a request that was received in another way.
     static func request() { flag.store(true, ordering: .relaxed) }
 
-    /// Has the signals end the process, also the first one of a container, for which the kernel ignores signals without a
-    /// handler. Those that the parent ignores stay ignored.
+    /// Lets the signals end the process. The first process of a container needs a handler for that, because the kernel ignores its signals
+    /// otherwise. Signals that the parent ignores stay ignored.
     static func endProcess() {
         for number in [SIGINT, SIGTERM] where !isIgnored(number) {
             signal(number) { end(signal: $0) }
@@ -118,7 +117,8 @@ private func note(signal number: Int32) {
 }
 
 private func end(signal number: Int32) {
-    // The first process of a container. For every other one the parent should learn which signal ended it.
+    // A signal without a handler does not end the first process of a container. The parent of any other process should learn which signal
+    // ended it.
     if getpid() == 1 { _exit(128 + number) }
     signal(number, SIG_DFL)
     raise(number)

@@ -12,14 +12,14 @@ import Telemetry
 ///
 /// Source: OpenTelemetry, "OTLP Specification 1.x", OTLP/HTTP.
 struct TraceExporter: Service {
-    /// The spans in a request.
+    /// The maximum number of spans in a request.
     private static let batch = 512
     private static let interval = Duration.seconds(1)
     private static let longestPause = 32
     static let timeout = TimeAmount.seconds(10)
 
     let post: HTTPPost
-    /// Additional headers, such as those with which a collector knows its users.
+    /// Additional headers, such as credentials for the collector.
     let headers: Renewable<HTTPHeaders>?
     /// The name of this process among all workers.
     let worker: String
@@ -58,7 +58,7 @@ struct TraceExporter: Service {
                 }
                 do { try await Task.sleep(for: pause) } catch { break }
             }
-            // One attempt each: a collector that is away must not delay the end.
+            // One attempt each, because an unreachable collector must not delay the end.
             while true {
                 if waiting.isEmpty { waiting = spans.take(Self.batch) }
                 guard !waiting.isEmpty else { break }
