@@ -8,7 +8,7 @@ import PushQueue
 import PushWorker
 import TLS
 
-/// The receiver of results, to which they are handed as they arrive.
+/// The options of the receiver that results are handed to as they arrive.
 struct CallbackOptions: ParsableArguments {
     /// The variable with the secret of webhooks, as an alternative to a file.
     static let secretVariable = SettingsVariables.webhookSecret

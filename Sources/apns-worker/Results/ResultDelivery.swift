@@ -19,7 +19,7 @@ struct ResultDelivery {
         var batch = 100
         /// The number of times that a result is handed over alone before it is parked.
         var tries = 10
-        /// The milliseconds after which the results of a silent consumer are taken over.
+        /// The milliseconds after which the results of a silent consumer are reclaimed.
         var claimAfter = 60_000
         /// True to end when no results are left.
         var once = false
@@ -27,8 +27,7 @@ struct ResultDelivery {
 
     /// The number of times that a batch is handed over before its results are handed over alone.
     private static let triesTogether = 3
-    /// The number of consecutive failures of single results that indicate a problem of the receiver itself, which then
-    /// gets a pause.
+    /// The number of consecutive failures of single results that indicate a problem of the receiver itself. It then gets a pause.
     private static let failuresInRow = 3
 
     /// The maximum number of results that are handed over singly at a time.
@@ -50,21 +49,20 @@ struct ResultDelivery {
     private struct Single {
         let result: StoredResult
         let since = ContinuousClock.now
-        /// True if the receiver answered last that it does not accept this result at any time.
+        /// True if the receiver's last answer was that it will never accept this result.
         var isRefused = false
         var tries = 0
         var due = ContinuousClock.now
         var backoff = Backoff()
     }
 
-    /// Tells a receiver with a problem of its own from a result that it can't process: as long as it accepts other
-    /// results, the fault is in the result.
+    /// Decides if failures are due to the receiver or to a result: while the receiver accepts other results, they are due to the result.
     private struct Blame {
         private var accepted: ContinuousClock.Instant?
-        /// Results that failed on their own since the receiver last accepted one, up to ``failuresInRow`` of them.
+        /// Results that failed alone since the receiver last accepted one, up to ``failuresInRow`` of them.
         private var failed: Set<String> = []
 
-        /// True if the receiver accepted results, and not several others failed since.
+        /// True if the receiver has accepted results, and fewer than ``failuresInRow`` results have failed since.
         var isReceiverSound: Bool { accepted != nil && failed.count < ResultDelivery.failuresInRow }
 
         mutating func receiverAccepts() {
@@ -78,8 +76,8 @@ struct ResultDelivery {
 
         mutating func forget(_ result: StoredResult) { failed.remove(result.id) }
 
-        /// Returns true if the receiver refused this result and not several others too, or accepted others while this
-        /// one failed.
+        /// Returns true if the failure is due to the result: the receiver refused it, and few others failed; or this result failed while
+        /// the receiver accepted others.
         func isAtFault(_ single: Single) -> Bool {
             if single.isRefused { return failed.count < ResultDelivery.failuresInRow }
             guard let accepted else { return false }
@@ -101,13 +99,13 @@ struct ResultDelivery {
     private var blame = Blame()
     /// The entries that this consumer is working on, with the number of results that are left of each.
     private var held: [String: Int] = [:]
-    /// The entries that were handled and may not be acknowledged, because Redis did not answer or the group was lost.
+    /// The handled entries that may not be acknowledged, because Redis did not answer or the group was lost.
     private var unconfirmed: Set<String> = []
-    /// The entries that this consumer had when the group was lost. The group will have them read again.
+    /// The entries that this consumer had when the group was lost. The reopened group delivers them again.
     private var lost: Set<String> = []
     /// The group's last known position.
     private var position: ResultGroup.Position?
-    /// The time at which this consumer last confirmed that it is working on them.
+    /// The time at which this consumer last confirmed that it is working on its entries.
     private var renewed = ContinuousClock.now
     /// The entries that were read last.
     private var lastPage: ResultPage?
@@ -115,7 +113,7 @@ struct ResultDelivery {
     /// not answer.
     private var mayHaveLeftovers = true
     private var nextReclaim = ContinuousClock.now
-    /// True if the receiver has accepted nothing for so long that a run with ``Limits/once`` does not wait for it.
+    /// True if the receiver has accepted nothing for so long that a run with ``Limits/once`` no longer waits for it.
     private var hasGivenUp = false
 
     init(
@@ -169,7 +167,7 @@ struct ResultDelivery {
 
     // MARK: The group
 
-    /// Opens the group, again if it was lost. The results at hand are handed over nevertheless.
+    /// Opens the group, also again after it was lost. The results at hand are handed over nevertheless.
     private mutating func open() async throws {
         log.opened(try await group.open(since: since, after: position))
         lost = Set(held.keys).union(unconfirmed)
@@ -251,8 +249,8 @@ struct ResultDelivery {
     private mutating func deliver(_ results: [StoredResult]) async throws {
         try await acknowledge(results.filter { !filter.matches($0) })
         var wanted = results.filter(filter.matches)[...]
-        // The entry that was handed over in part. A process that is stopped still hands over the rest of it, so that the
-        // results before that are not repeated.
+        // The entry that was handed over in part. A process that is stopped still hands over the rest of it, so that the first part is not
+        // repeated.
         var open: String?
         while let next = wanted.first, !hasGivenUp, !stop.isStopped || next.entry == open {
             let batch = Array(wanted.prefix(limits.batch))
@@ -282,8 +280,8 @@ struct ResultDelivery {
         return false
     }
 
-    /// Hands over results singly, each after its own pauses, and new results together in between. These also show
-    /// whether the receiver has a problem of its own, so that some are taken however many are left.
+    /// Hands over results one by one, each after its own pauses, and new results together in between. New results show whether the receiver
+    /// has a problem of its own, so some are always taken.
     private mutating func deliverOneByOne(_ results: [StoredResult]) async throws {
         var left = results.map { Single(result: $0) }
         var backoff = Backoff()
@@ -332,7 +330,7 @@ struct ResultDelivery {
             if stop.isStopped { return nil }
             let reception = try await handOver([single.result])
             if case .unavailable = reception { return reception }
-            // A result may be parked and in an entry that was handed over in part before a crash.
+            // Both IDs count: a parked result may also be in an entry that was handed over in part before a crash.
             left.removeAll { $0.result.id == single.result.id && $0.result.parkedAs == single.result.parkedAs }
             if reception == .accepted {
                 failuresInRow = 0
@@ -418,7 +416,7 @@ struct ResultDelivery {
     private mutating func renewIfDue() async throws {
         guard ContinuousClock.now - renewed >= .milliseconds(renewal) else { return }
         try await recovering { try await $0.group.renew(Array($0.held.keys)) }
-        // It also counts the entries that wait.
+        // This call also counts the entries that wait.
         position = try await group.acknowledge([])
         renewed = .now
     }

@@ -43,7 +43,6 @@ enum ResultReception: Sendable, Equatable {
     /// The receiver has ended, or refuses all results.
     case closed(String)
 
-    /// True if the receiver does not accept these results at any time.
     var isRefusal: Bool { if case .refused = self { true } else { false } }
 
     /// Returns the milliseconds to wait before the next try: the requested pause, if that is longer than the minimum.
@@ -75,7 +74,7 @@ struct CommandReceiver: ResultReceiver {
     let command: String
     /// Variables that the command inherits in addition to those of every command.
     let variables: [String]
-    /// The time for which it may read nothing, and then the time that it may take to end.
+    /// The maximum time in which it reads nothing, and then the maximum time until it ends.
     let patience: Duration
     let stop: StopSignal
 

@@ -13,7 +13,7 @@ struct ResultSearch {
         let client: RedisClient
         var results: ArraySlice<StoredResult> = []
         var page: ResultPage?
-        /// The entry after which to continue; `nil` before the first page.
+        /// The last entry that was read; `nil` before the first page.
         var position: String?
         /// True once a page was incomplete, or could not be read.
         var isAtEnd = false

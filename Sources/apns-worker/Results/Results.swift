@@ -107,7 +107,7 @@ struct Results: AsyncParsableCommand {
             guard let line = try await search.next() else {
                 guard follow else { break }
                 try output.flush()
-                // Each queue once.
+                // Each queue is reported once.
                 for note in search.unread.notes.dropFirst(reported) { Terminal.note(note + "\n") }
                 reported = search.unread.notes.count
                 try await search.waitForMore()
@@ -135,7 +135,7 @@ struct Results: AsyncParsableCommand {
         return (shown, search.unread)
     }
 
-    /// Says that nothing was found, and what could not be.
+    /// Reports that nothing was found, and the results that are not kept.
     private func reportNone(_ searched: Int, _ queues: [Queue], isFiltered: Bool) {
         let place = queues.count == 1 ? "queue \(queues[0].keys.queue)" : "\(queues.count) queues"
         let isAnyWanted = !isFiltered && options.since == nil && options.until == nil

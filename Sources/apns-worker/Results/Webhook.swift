@@ -8,9 +8,8 @@ import PrintableText
 import PushQueue
 import TLS
 
-/// A URL to which results are posted, signed according to the specification "Standard Webhooks": the headers
-/// `webhook-id`, `webhook-timestamp` and `webhook-signature`, the last with the HMAC-SHA256 of
-/// `<id>.<timestamp>.<body>` in base64.
+/// A URL that gets results in signed requests, by the specification "Standard Webhooks". The headers are `webhook-id`, `webhook-timestamp`
+/// and `webhook-signature`: the HMAC-SHA256 of `<id>.<timestamp>.<body>` in base64.
 struct Webhook: ResultReceiver {
     let post: HTTPPost
     let secret: Renewable<WebhookSecret>
@@ -43,14 +42,13 @@ struct Webhook: ResultReceiver {
         return switch answer.status {
         case 200..<300: .accepted
         case 300..<400: .failed("\(problem); redirections are not followed")
-        // These results.
+        // The fault is in these results.
         case 400, 413, 415, 422: .refused(problem)
-        // The URL or the sender, whatever the results are.
+        // The fault is in the URL or the sender, whatever the results are.
         case 401, 403, 404, 410: .closed(problem)
-        // The rate, or the time.
+        // The problem is the rate or the time, not the results.
         case 408, 425, 429: .unavailable(problem, retryAfter: retryAfter)
-        // Anything: a server error, or a condition that may end, such as 402 or 451. Only results that fail while others
-        // are accepted are at fault.
+        // A server error, or a condition that may end, such as 402 or 451. A result is at fault only if it fails while others are accepted.
         default: .failed(problem, retryAfter: retryAfter)
         }
     }
@@ -65,7 +63,7 @@ struct Webhook: ResultReceiver {
     }
 }
 
-/// The secret with which requests are signed. Its descriptions never include its contents.
+/// The secret that signs requests. Its descriptions never include its contents.
 struct WebhookSecret: Sendable, CustomStringConvertible, CustomReflectable {
     private let key: [UInt8]
 
