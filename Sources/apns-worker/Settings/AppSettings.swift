@@ -12,7 +12,7 @@ import TLS
 /// them in `APNS_WORKER_APPS`, and each has its own settings in variables such as `APNS_WORKER_APPS_SHOP_KEY`; an app
 /// without its own value uses the common one.
 struct AppSettings {
-    /// The name by which jobs select the app.
+    /// The name that jobs select the app by.
     let name: String
     /// True if `apps` names it, so that it can have its own settings.
     let isNamed: Bool
@@ -76,7 +76,7 @@ struct AppSettings {
             }
         }
         let otherTopics = Array(topics.dropFirst())
-        // All mistakes are reported together: each costs a deployment.
+        // All mistakes are reported together, because each would cost a deployment.
         var mistakes: [String] = []
         var app = AppConfiguration(name: name, topic: topic, credential: .providerTokens([]))
         collect(&mistakes) { app = try appWithCredential(topic: topic, otherTopics: otherTopics) }
@@ -155,7 +155,7 @@ struct AppSettings {
         }
     }
 
-    // MARK: The credential by which APNs identifies the app
+    // MARK: The credential
 
     /// Returns the app with only its credential and topics.
     func appWithCredential(topic: String, otherTopics: [String]) throws -> AppConfiguration {
@@ -231,7 +231,7 @@ struct AppSettings {
                         + "Notifications service")
             }
             guard let keyID = given ?? Self.keyID(inNameOf: source) else {
-                // A file that is not there is the first thing to mend.
+                // A missing file is reported before its missing ID.
                 do { _ = try source.read() } catch { throw invalid("\(error)") }
                 throw invalid("the signing key \(source) needs its ID: \(id.flag ?? "") or \(variable(id))")
             }
@@ -259,7 +259,7 @@ struct AppSettings {
         return CredentialPlan(.keys(keys))
     }
 
-    /// Returns the passphrase. A file stays a file, so that it is read again with the credential.
+    /// Returns the passphrase. A file is not read yet: it is read again with each credential.
     private func passphrase(_ key: Setting, _ file: Setting) -> SecretSource? {
         if let file = text(file) { return .file(file) }
         return value(key).map { .bytes(Array($0.text.utf8), name: $0.place.description) }

@@ -102,7 +102,7 @@ struct RedisPatience: Sendable {
     /// The time in milliseconds.
     var milliseconds = standard
 
-    /// Waits for a client. Reports on standard error, once per process, why there is no connection yet.
+    /// Waits for a client. Reports the problem of the first attempt on standard error, once per process.
     /// - Parameter ready: waits for at most the given time.
     func wait(until ready: (TimeAmount) async throws -> Void) async throws {
         let first = min(Self.silence, milliseconds)

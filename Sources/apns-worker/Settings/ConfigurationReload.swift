@@ -22,7 +22,7 @@ final class ConfigurationReload: Service {
     private let file: FileIdentity?
 
     /// - Parameters:
-    ///   - hangups: the signals since before the settings were read, so that no change is missed.
+    ///   - hangups: SIGHUPs, trapped before the settings were read, so that no change is missed.
     ///   - initial: the settings with which the worker was started.
     ///   - systemd: notified of each reload; `nil` without systemd.
     ///   - load: reads all settings again.
@@ -117,8 +117,7 @@ final class ConfigurationReload: Service {
     }
 }
 
-/// The facts that reveal that a file has been changed or replaced. Links are followed, as is necessary for Kubernetes
-/// mounts.
+/// The facts that show that a file was changed or replaced. Links are followed, because Kubernetes mounts files as links.
 struct FileIdentity: Equatable {
     private let device: UInt64
     private let inode: UInt64
@@ -138,7 +137,7 @@ struct FileIdentity: Equatable {
     }
 }
 
-/// Detects that a file has changed and is complete, because it may be read while it is being written. No I/O.
+/// Detects that a file has changed and is complete: a check may happen while it is being written. No I/O.
 struct FileChanges {
     private var known: FileIdentity?
     private var seen: FileIdentity?

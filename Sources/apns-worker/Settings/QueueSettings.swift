@@ -39,7 +39,6 @@ struct QueueSettings {
         }
     }
 
-    /// Returns a queue.
     /// - Parameters:
     ///   - weight: `nil` for that of its settings.
     ///   - place: the place of its name, for an error.
@@ -57,8 +56,8 @@ struct QueueSettings {
         return queue
     }
 
-    /// The format of the first queue's jobs, also if its list is in another slot of a Cluster than its other keys: jobs of
-    /// another system are only read.
+    /// The format of the first queue's jobs. Unlike ``all()``, it does not refuse keys in different slots of a Cluster: the jobs of another
+    /// system are only read.
     var firstFormat: JobFormat {
         get throws {
             let names = settings.queueNamesOfFile + SettingsVariables.names(settings.value(.queueNames)?.text)

@@ -22,10 +22,10 @@ import Telemetry
 //    default for settings of apps).
 // 3. Test its effect, and update the table: `UPDATE_DOCS=1 scripts/test e2e DocumentationReference`.
 //
-// Only a setting that is not a plain member, such as a credential, has a name here, by which it is read.
+// Only a setting that code reads by name, such as a credential, has a constant here.
 extension Setting {
     static let all: [Setting] = redis + queues + work + admin + app + gateway + queue
-    /// The settings that `--help` shows of those that most commands have.
+    /// Of the settings that most commands have, those that `--help` shows.
     static let bestKnown = [redisURL, prefix, queueNames, topic, key]
 
     // MARK: Redis
@@ -377,7 +377,7 @@ extension GatewayFrame: SettingValueType {}
 
 // MARK: - Values
 
-/// The library in whose format jobs are written.
+/// The library that writes the jobs.
 enum ProducerFormat: String, CaseIterable {
     case native, sidekiq, resque
 

@@ -58,7 +58,7 @@ struct Setting: Sendable {
     let flag: String?
     /// True if the setting can be given for all apps or queues at once.
     let canBeCommon: Bool
-    /// The ``SettingMember`` to which the value is written, if there is one.
+    /// The ``SettingMember`` that gets the value, if there is one.
     private let member: (any Sendable)?
     /// The unit of the member, if it differs from the unit of ``SettingContent``.
     private let memberUnit: DurationUnit?
@@ -180,7 +180,7 @@ struct Setting: Sendable {
 
     // MARK: Values
 
-    /// Throws for a value in quotation marks, which files with variables for Docker keep, and for control characters.
+    /// Refuses a value in quotation marks, which Docker keeps in files of variables, and control characters.
     func refuseQuotes(_ text: String) throws(SettingMistake) {
         let (first, last) = (text.first, text.last)
         // A password can have any characters.
@@ -197,7 +197,7 @@ struct Setting: Sendable {
     }
 
     /// Reads a value.
-    /// - Throws: what is wrong with it, to be printed after its name.
+    /// - Throws: the problem, to be printed after the setting's name.
     func content(_ text: String) throws(SettingMistake) -> SettingContent {
         if kind == .file {
             guard PathText.isPath(text) else {
@@ -245,11 +245,11 @@ extension Setting: Hashable {
 protocol ConfigurationRoot: Sendable {
     /// The configuration with all its defaults.
     static var initial: Self { get }
-    /// The part of a deployment that each such configuration is about.
+    /// The scope of its settings.
     static var scope: Setting.Scope { get }
 }
 
-/// The member to which a setting's value is written.
+/// The member of a configuration that gets a setting's value.
 private struct SettingMember<Root>: Sendable {
     let write: @Sendable (SettingContent, inout Root) -> Void
 }

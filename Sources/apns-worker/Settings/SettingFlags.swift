@@ -54,7 +54,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
         }
     }
 
-    // Here, because the parser reports an error of its own for one that is thrown while it decodes.
+    // In `validate`, because the parser replaces errors that are thrown while it decodes.
     mutating func validate() throws {
         timeout = try timeoutText.map { try DurationText.option($0, "--timeout", 1...86_400) }
     }
@@ -134,7 +134,7 @@ enum FeedbackRedisFlags: SettingFlagSections {
     static let haveFile = true
     static let showsAll = false
 }
-/// The settings of a worker that another command uses too.
+/// The settings of a worker, in a command that is not about them.
 enum WorkerFlags<Sections: SettingFlagSections>: SettingFlagSections {
     static var sections: [Setting.Section] { Sections.sections }
     static var haveFile: Bool { Sections.haveFile }

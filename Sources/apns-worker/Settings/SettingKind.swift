@@ -119,7 +119,7 @@ struct SettingMistake: Error {
     let sentence: String
 
     /// The value is not the path of a file.
-    /// - Parameter itself: the setting for what the file has, if there is one.
+    /// - Parameter itself: the setting for the contents of the file, if there is one.
     static func noPath(itself: String?) -> SettingMistake {
         let instead = itself.map { ", which belongs into \($0)" } ?? ""
         return SettingMistake(

@@ -2,10 +2,10 @@ import PrintableText
 
 /// The settings among the environment variables.
 struct SettingsVariables: Sendable {
-    /// The variable of the secret with which `results --webhook` signs; it is not a setting.
+    /// The variable with the secret of `results --webhook`; it is not a setting.
     static let webhookSecret = "APNS_WORKER_WEBHOOK_SECRET"
-    /// The variable that replaces ``QueueLimits/steadyTime``. It is not a setting: only tests, which would wait for that
-    /// time, set it.
+    /// The variable that replaces ``QueueLimits/steadyTime``. It is not a setting: only tests set it, because they would wait for that
+    /// time.
     static let testSteadyTime = "APNS_WORKER_TEST_STEADY_TIME"
 
     /// Values by the names of their variables, without the suffix `_FILE` of variables that name a file.

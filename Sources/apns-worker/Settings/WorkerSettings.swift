@@ -49,7 +49,7 @@ struct WorkerSettings {
         do { address = try HTTPAddress(url.text) } catch {
             throw Settings.mistake(at: url.place.description, "\(error)")
         }
-        // As with OpenTelemetry's own variables, a URL without a path is that of all signals.
+        // A URL without a path is the base for all signals, as in OpenTelemetry's own variables.
         if address.target == "/" { address.target = "/v1/traces" }
         let authorities = settings.value(.tracesCA)
         let post: HTTPPost
@@ -81,7 +81,7 @@ struct WorkerSettings {
             let distinct = mistakes.enumerated().filter { !mistakes[..<$0].contains($1) }.map(\.element)
             throw CommandFailure(.configuration, distinct.joined(separator: "\n"))
         }
-        // All of them use the simulator's endpoint.
+        // In a simulation, all apps have the same endpoint.
         guard simulated == nil else { return apps }
         for (index, app) in apps.enumerated() {
             let topics = [app.topic] + app.otherTopics
