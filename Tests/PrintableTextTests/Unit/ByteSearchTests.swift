@@ -11,7 +11,7 @@ struct ByteSearchTests {
         ])
     func range(text: String, expected: Range<Int>?) {
         #expect(Array(text.utf8)[...].range(of: "://") == expected)
-        // Places of a slice are those of the whole.
+        // The indices of a slice are those of the whole array.
         let behind = Array(("://" + text).utf8)[3...]
         #expect(behind.range(of: "://") == expected.map { $0.lowerBound + 3..<$0.upperBound + 3 })
     }

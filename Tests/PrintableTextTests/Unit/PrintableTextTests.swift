@@ -14,7 +14,7 @@ struct PrintableTextTests {
         let controls = "\u{1B}[31m\0a\r\nb\u{7F}\u{85}\u{9B}c\u{2028}\u{2029}\t"
         #expect(controls.printable == "[31mabc")
         #expect(controls.printable(replacing: "?", atMost: 100) == "?[31m?a??b???c???")
-        // Trojan Source: what stands between these is shown in another order than it is in.
+        // Trojan Source: these characters make a terminal show the text between them in another order.
         let turned = "a\u{202E}\u{2066}b\u{2069}\u{200F}\u{061C}c\u{FEFF}"
         #expect(turned.printable == "abc")
     }

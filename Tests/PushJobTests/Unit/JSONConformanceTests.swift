@@ -34,6 +34,5 @@ extension [UInt8] {
 }
 
 extension JSONCase: CustomTestStringConvertible {
-    /// The name.
     package var testDescription: String { name }
 }

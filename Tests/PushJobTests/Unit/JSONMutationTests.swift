@@ -5,7 +5,6 @@ import Testing
 
 @testable import PushJob
 
-/// Documents that are broken at random or on purpose, judged by the scanner and by Foundation.
 @Suite("JSON mutations")
 struct JSONMutationTests {
     static let job = #"""
@@ -28,7 +27,6 @@ struct JSONMutationTests {
         }
     }
 
-    /// Every byte of a job, changed to every other value: 256 documents per byte.
     @Test("the scanner, the decoder and Foundation agree on jobs with one changed byte")
     func everyByteEveryValue() {
         let original = Array(
@@ -106,7 +104,6 @@ struct JSONMutationTests {
         }
     }
 
-    /// Compares the scanner's and the decoder's judgement with Foundation's.
     /// - Returns: true if the document is JSON.
     @discardableResult
     private func compare(_ bytes: [UInt8]) -> Bool {

@@ -5,7 +5,7 @@ import Testing
 
 /// Decodes a job from text.
 func decodeJob(_ text: String) throws(JobError) -> Job {
-    // Between other bytes, as a claimed job is within a reply: offsets must not count from the start of the storage.
+    // Puts the job between other bytes, as a claimed job is in a reply: offsets must not count from the start of the storage.
     var buffer = ByteBuffer(string: "#####" + text + "#####")
     buffer.moveReaderIndex(forwardBy: 5)
     buffer.moveWriterIndex(to: buffer.writerIndex - 5)
@@ -25,7 +25,7 @@ func jobError(_ text: String) -> JobError? {
 extension JobError {
     private static let nothing = MemberMistake(kind: .value, path: "", offset: 0, sentence: "")
 
-    /// The same error without what was found.
+    /// The same error without its description of the mistake.
     var plain: JobError {
         switch self {
         case .invalidMember(let member, let offset, _): .invalidMember(member, offset: offset, Self.nothing)
@@ -56,7 +56,6 @@ extension Job {
 
 @Suite("Job decoder")
 struct JobDecoderTests {
-    /// Returns a job with one more member.
     static func job(_ member: String) -> String { #"{"token":"ab","payload":{},\#(member)}"# }
 
     @Test("reads every member of a job that has them all")
@@ -292,7 +291,7 @@ struct JobDecoderTests {
             #expect(try decodeJob(Self.job(#""expiration":"\#(text)""#)).expiration == .epoch(1_900_000_000))
             #expect(Expiration(text) == .epoch(1_900_000_000))
         }
-        // A duration is counted from when the job was enqueued.
+        // A duration counts from the time at which the job was enqueued.
         #expect(try decodeJob(Self.job(#""expiration":"1h30m""#)).expiration == .after(seconds: 5400))
         #expect(try decodeJob(Self.job(#""expiration":"1\u0068""#)).expiration == .after(seconds: 3600))
     }
@@ -372,6 +371,5 @@ struct JobDecoderTests {
 }
 
 extension ByteBuffer {
-    /// The address of the readable bytes.
     fileprivate var address: Int { withUnsafeReadableBytes { Int(bitPattern: $0.baseAddress) } }
 }

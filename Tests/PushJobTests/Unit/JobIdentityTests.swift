@@ -77,7 +77,7 @@ struct JobIdentityTests {
             identity(
                 #"{"class":"PushJob","args":["{\"id\":\"a\",\"token\":\"ab\",\"priority\":7}"],"jid":"j1"}"#, as: format
             ) == ["id": "a", "token": "ab"])
-        // A job of another class, and one that is not in Sidekiq's format.
+        // The first job is of another class, the second is not in Sidekiq's format.
         #expect(identity(#"{"class":"MailJob","args":[{"to":"x"}],"jid":"j1"}"#, as: format) == ["id": "j1"])
         #expect(identity(#"{"id":"a","token":"ab","payload":{}}"#, as: format) == ["id": "a", "token": "ab"])
     }

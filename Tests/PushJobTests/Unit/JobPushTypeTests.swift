@@ -13,7 +13,7 @@ struct JobPushTypeTests {
         #"{"aps":{"content-available":1,"alert":null}}"#,
     ]
 
-    /// Payloads with anything to show, or without members.
+    /// Payloads that show something, or have no members.
     static let alerts = [
         "{}", #"{"aps":{}}"#, #"{"aps":{"alert":"x"}}"#, #"{"aps":{"content-available":0}}"#,
         #"{"aps":{"content-available":1,"alert":"x"}}"#, #"{"aps":{"badge":0,"content-available":1}}"#,
@@ -41,7 +41,7 @@ struct JobPushTypeTests {
         #expect(try decodeJob(shortJob(members)).inferredPushType == kind)
     }
 
-    /// Payloads of other kinds, and payloads that are similar to those.
+    /// Payloads of other kinds, and similar ones.
     static let others: [(String, PushType?)] = [
         (#"{"aps":{"event":"update","content-state":{},"timestamp":1}}"#, .liveactivity),
         (#"{"aps":{"timestamp":1,"event":"end"}}"#, .liveactivity),

@@ -64,7 +64,6 @@ struct PayloadComposerTests {
                 == #"{"aps":{"alert":"x","badge":2}}"#)
     }
 
-    /// Compares jobs of random short forms with the values that Foundation reads.
     @Test("on 3,000 random jobs, the composed payload has exactly the members' values")
     func random() throws {
         var random = SeededGenerator(seed: 0xC0FFEE)

@@ -141,7 +141,7 @@ struct PayloadFactsTests {
         #expect(short.facts.showsText == showsText)
     }
 
-    /// Values of each kind: those that Apple documents, those that can be understood, and others.
+    /// Values of each kind: those that Apple documents, those that can be understood nevertheless, and others.
     private static func values(of value: PayloadValue) -> (good: [String], odd: [String], bad: [String]) {
         switch value {
         case .text: ([#""""#, #""x""#], [], ["1", "true", "[]", "{}"])
@@ -178,7 +178,7 @@ struct PayloadFactsTests {
         arguments: PayloadMember.inAPS)
     func mistakes(member: PayloadMember) throws {
         let values = Self.values(of: member.value)
-        // An alert, so that nothing else is wrong.
+        // An alert is added, so that nothing else is wrong.
         let others = member == .alert ? "" : #","alert":"x""#
         for value in values.good {
             let job = try Self.job(#"{"aps":{"\#(member.name)":\#(value)\#(others)}}"#)
@@ -314,6 +314,6 @@ struct PayloadFactsTests {
 }
 
 extension PayloadFacts {
-    /// Has mistakes looked for, whether or not one was noticed.
+    /// Makes ``Job/mistakes`` look for mistakes, even if none was noticed.
     fileprivate mutating func notice() { mayHaveMistakes = true }
 }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Shortened payloads")
 struct PayloadShortenerTests {
-    /// Returns the payload that a job with this payload and `truncate` sends.
+    /// Returns the payload that is sent for a job with this payload and `truncate`.
     static func sent(_ payload: String, limit: Int) throws -> String {
         let job = try decodeJob(#"{"token":"ab","truncate":true,"payload":\#(payload)}"#)
         return String(buffer: try job.payload(limit: limit))
@@ -56,7 +56,6 @@ struct PayloadShortenerTests {
 
     @Test("it ends after a word if that is at most 20 characters back, without the space")
     func words() throws {
-        /// Returns a body after it was shortened to a number of bytes.
         func body(_ text: String, _ room: Int) throws -> String {
             let frame = #"{"aps":{"alert":""}}"#.utf8.count
             return String(
@@ -86,7 +85,7 @@ struct PayloadShortenerTests {
         for writing in Self.writings(of: character) {
             let body = "ab" + writing + "cd"
             let frame = #"{"aps":{"alert":""}}"#.utf8.count
-            // From where the character just does not fit to where it does.
+            // Begins where the character just does not fit, and ends where it does.
             for room in 5..<(body.utf8.count) {
                 let text = try Self.body(of: Self.sent(#"{"aps":{"alert":"\#(body)"}}"#, limit: frame + room))
                 let isWhitespace = character.allSatisfy(\.isWhitespace)
@@ -179,8 +178,8 @@ struct PayloadShortenerTests {
         }
     }
 
-    /// Returns the number of characters to keep, found by trying: the most that fit or, within 20 of them, up to a
-    /// word's end.
+    /// Returns the number of characters to keep, found by trying: up to the end of a word if that is within the last 20 characters that
+    /// fit, otherwise all that fit.
     private static func kept(_ written: Written, room: Int) -> Int {
         let characters = Array(written.text)
         let lengths = written.lengths

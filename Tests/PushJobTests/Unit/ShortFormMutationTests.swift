@@ -5,7 +5,7 @@ import Testing
 
 @testable import PushJob
 
-/// Jobs of short forms that are broken at random: each that is still a valid job has a payload that is JSON.
+/// Breaks jobs of short forms at random: the payload of each job that is still valid must be JSON.
 @Suite("Short form mutations")
 struct ShortFormMutationTests {
     static let jobs = [

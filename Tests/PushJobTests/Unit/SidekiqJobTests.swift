@@ -137,7 +137,7 @@ struct SidekiqJobTests {
         #expect(try job.payload(limit: 4096).readableBytes > 10)
     }
 
-    /// Jobs whose list of tokens is the first member, the last, or between others.
+    /// The list of tokens is the first member, the last, or between others.
     static let lists = [
         #"{"tokens":["aa","bb","cc"],"alert":"é"}"#, #"{"alert":"\u00e9\"","tokens": [ "aa" , "bb","cc" ] }"#,
         #"{"alert":"😀","tokens":["aa","bb","cc"] ,"badge":1}"#,
