@@ -55,11 +55,10 @@ public struct PushType: Hashable, Sendable {
 
     /// The table. The last row is for types that this version does not know.
     ///
-    /// Source: Apple, "Sending notification requests to APNs", table of `apns-push-type` values and "Know when to use push
-    /// types". That page misspells two of the suffixes (`push-type.liveactivity`, `h.complication`); the correct ones are
-    /// from "Starting and updating Live Activities with ActivityKit push notifications" and from the certificates' list of
-    /// topics. For `mdm` the topic is the one in the MDM certificate's subject. `accessory` is from "Responding to forwarded
-    /// notifications" (iOS 26.5).
+    /// Source: Apple, "Sending notification requests to APNs", table of `apns-push-type` values and "Know when to use push types". That
+    /// page misspells two of the suffixes (`push-type.liveactivity`, `h.complication`); the correct ones are from "Starting and updating
+    /// Live Activities with ActivityKit push notifications" and from the certificates' list of topics. For `mdm` the topic is the one in
+    /// the MDM certificate's subject. `accessory` is from "Responding to forwarded notifications" (iOS 26.5).
     public static let rows: [Row] = [
         Row(
             name: "alert", title: "alert", silence: nil, needsAPS: true, isOfGateway: true,

@@ -79,8 +79,7 @@ struct ApnsWorker: AsyncParsableCommand {
 
 /// Protects keys and passwords in the memory of this process.
 enum ProcessMemory {
-    /// Turns off core dumps, and prevents other processes of the same user from reading this one's memory and
-    /// environment.
+    /// Turns off core dumps, and prevents other processes of the same user from reading this one's memory and environment.
     ///
     /// The process can still read `/proc/self`, except the few files that only their owner may open, such as `environ`.
     /// The kernel resets the setting at `execve`, so it does not extend to programs that this one starts.

@@ -118,8 +118,7 @@ public enum JSONText {
 
     /// Checks that the run of bytes beyond ASCII that starts at `start` is UTF-8.
     ///
-    /// The ranges of the second byte exclude overlong forms, surrogates and values beyond U+10FFFF (the Unicode
-    /// standard, table 3-7).
+    /// The ranges of the second byte exclude overlong forms, surrogates and values beyond U+10FFFF (the Unicode standard, table 3-7).
     private static func endOfNonASCII(
         _ start: Int, in bytes: UnsafeRawBufferPointer, to end: Int
     ) throws(JSONError) -> Int {

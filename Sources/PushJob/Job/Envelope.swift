@@ -1,7 +1,6 @@
 import NIOCore
 
-/// The wrapper of a job that was put back into the queue, read from
-/// `{"apns_worker":1,"attempt":2,"id":…,…,"job":<the producer's bytes>}`.
+/// The wrapper of a job that was put back into the queue, read from `{"apns_worker":1,"attempt":2,"id":…,…,"job":<the producer's bytes>}`.
 ///
 /// The bytes from `"job":` to the last `}` are the producer's, unchanged, and need not be JSON: a body that could not be read is wrapped,
 /// too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head cannot be read, counts as a plain job. Its
@@ -144,8 +143,7 @@ private enum EnvelopeReader {
         }
     }
 
-    /// Reads a failure or a deferral that the scanner has validated. Members that the worker would not write are
-    /// ignored.
+    /// Reads a failure or a deferral that the scanner has validated. Members that the worker would not write are ignored.
     static func cause(_ range: Range<Int>, in bytes: UnsafeRawBufferPointer) throws(JSONError) -> Envelope.Cause {
         var scanner = JSONScanner(bytes, in: range)
         var cause = Envelope.Cause()

@@ -9,8 +9,7 @@ public enum Expiration: Equatable, Sendable {
     /// The last valid second, the end of the year 9999. It is far below a current time in milliseconds, mistaken for seconds.
     public static let latestEpoch = JobTime.latestSecond
 
-    /// Parses the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`,
-    /// `1h30m`, `7d` or `2w`.
+    /// Parses the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
     /// - Returns: nil for any other text.
     public init?(_ text: String) {
         if let second = Int64(text), (0...Self.latestEpoch).contains(second) {

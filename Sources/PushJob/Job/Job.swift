@@ -46,8 +46,7 @@ public struct Job: Sendable {
     /// The producer's labels as written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
     /// without control characters. `nil` if the member is not valid: the job is sent nevertheless.
     public internal(set) var labels: JobField?
-    /// The APNs payload as written: a JSON object. It is empty for a job of short forms, and not always what is sent:
-    /// see ``makesPayload``.
+    /// The APNs payload as written: a JSON object. It is empty for a job of short forms, and not always what is sent: see ``makesPayload``.
     public internal(set) var payload: JobField
 
     /// The `apns-priority` header: 1, 5 or 10.

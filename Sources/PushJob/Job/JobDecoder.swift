@@ -151,8 +151,7 @@ public struct JobDecoder {
 
     /// Names in a job that no worker reads.
     public struct ForeignNames {
-        /// The members that are not the worker's, sorted by name: the first ``MemberName/maximumCompared``. Many are the
-        /// producer's own.
+        /// The members that are not the worker's, sorted by name: the first ``MemberName/maximumCompared``. Many are the producer's own.
         public fileprivate(set) var members: [(name: String, isObject: Bool)] = []
         /// The settings of a push in objects of other systems, such as `apns.headers.apns-priority`, with the job's own members for them.
         public fileprivate(set) var settings: [(path: String, member: JobMember)] = []

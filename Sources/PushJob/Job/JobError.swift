@@ -153,8 +153,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 }
 
-/// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job does not have
-/// the queue's format: …".
+/// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job does not have the queue's format: …".
 public enum SidekiqMistake: String, Error, Sendable {
     case notAnObject = "it is not a JSON object"
     case noClass = "it has no `class`, a string"

@@ -1,7 +1,6 @@
 /// Reads the members of a job's object into a ``Job``.
 ///
-/// An error in the JSON is thrown; a rule that the job breaks is returned, so that each function throws one kind of
-/// error.
+/// An error in the JSON is thrown; a rule that the job breaks is returned, so that each function throws one kind of error.
 struct JobReader {
     private var scanner: JSONScanner
     private let document: Range<Int>
@@ -249,8 +248,7 @@ struct JobReader {
             }
             job.traceparent = JobField(try scanner.string())
             return true
-        // Producers may have used these names before they had a meaning: an invalid value must not keep a job from being
-        // sent.
+        // Producers may have used these names before they had a meaning: an invalid value must not keep a job from being sent.
         case .campaign: job.campaign = try name(of: member, &job.traits)
         case .fair: job.fair = try name(of: member, &job.traits)
         case .replaces: job.replaces = try name(of: member, &job.traits)

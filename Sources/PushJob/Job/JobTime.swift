@@ -1,7 +1,6 @@
 /// Times in jobs and on the command line, as milliseconds since 1970.
 public enum JobTime {
-    /// The valid times: 1970 to the end of the year 9999, in milliseconds. Current milliseconds, mistaken for seconds,
-    /// are always outside.
+    /// The valid times: 1970 to the end of the year 9999, in milliseconds. Current milliseconds, mistaken for seconds, are always outside.
     public static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
     /// A year in milliseconds: a job that is scheduled further ahead is probably a mistake.
     public static let farAhead: Int64 = 366 * 86_400_000
@@ -43,8 +42,7 @@ public enum JobTime {
 
     /// Parses an ISO 8601 date and time in the profile of RFC 3339: `2030-01-31T12:00[:00[.123]](Z|+02:00|+0200|+02)`.
     ///
-    /// The offset is required. A time without one is a local time of an unknown place, and a wrong guess would send at
-    /// a wrong hour.
+    /// The offset is required. A time without one is a local time of an unknown place, and a wrong guess would send at a wrong hour.
     static func iso8601(_ text: UnsafeRawBufferPointer) -> Int64? {
         var reader = Reader(text: text)
         guard let year = reader.digits(4), reader.take("-"), let month = reader.digits(2), reader.take("-"),

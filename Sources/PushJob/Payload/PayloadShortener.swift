@@ -2,9 +2,8 @@ import NIOCore
 
 /// Shortens the body of a payload's alert so that the payload fits.
 ///
-/// All else stays unchanged, byte for byte. The body is cut at the end of a user-perceived character (an extended
-/// grapheme cluster: a family of emoji, a flag, a letter with its marks), and at the end of a word if there is one
-/// near; then it ends with an ellipsis.
+/// All else stays unchanged, byte for byte. The body is cut at the end of a user-perceived character (an extended grapheme cluster: a
+/// family of emoji, a flag, a letter with its marks), and at the end of a word if there is one near; then it ends with an ellipsis.
 enum PayloadShortener {
     /// The maximum number of characters that are given up to end with a whole word.
     static let longestWordPart = 20

@@ -1,7 +1,6 @@
 import NIOCore
 
-/// Writes an argument of an ActiveJob as the program passed it, without the members that Rails adds to restore Ruby's
-/// objects.
+/// Writes an argument of an ActiveJob as the program passed it, without the members that Rails adds to restore Ruby's objects.
 ///
 /// Source: Rails, `ActiveJob::Arguments` and `ActiveJob::Serializers`. Each hash has `_aj_symbol_keys`, `_aj_ruby2_keywords` or
 /// `_aj_hash_with_indifferent_access`. A symbol or a time is `{"_aj_serialized":…,"value":"…"}`; the `value` of a duration is a number of

@@ -15,8 +15,7 @@ struct FeedbackApp: Sendable {
     let proxy: HTTPProxy?
     let trust: TLSTrust
     private let connectTimeout: TimeAmount
-    /// The plan for the credential, which is read again for each connection because certificates are renewed while a
-    /// process runs.
+    /// The plan for the credential, which is read again for each connection because certificates are renewed while a process runs.
     private let plan: CredentialPlan
 
     /// - Throws: ``CommandFailure``.
@@ -44,8 +43,7 @@ struct FeedbackApp: Sendable {
         proxy = try settings.proxy(for: endpoint)
     }
 
-    /// Returns the reason not to read the service with a certificate: it would send another app's tokens, and forget
-    /// them.
+    /// Returns the reason not to read the service with a certificate: it would send another app's tokens, and forget them.
     private static func mismatch(_ identity: TLSIdentity, _ topic: String) -> String? {
         CredentialReport.mismatch(identity.apns, topic).map {
             "\($0); the feedback service was not read, and keeps its records"
@@ -74,8 +72,7 @@ struct FeedbackApp: Sendable {
     }
 
     /// Returns the apps that have a certificate, or the named ones among them.
-    /// - Throws: ``CommandFailure`` if there is nothing to do. A problem with one of several apps does not affect the
-    ///   others.
+    /// - Throws: ``CommandFailure`` if there is nothing to do. A problem with one of several apps does not affect the others.
     static func choose(_ names: [String], _ settings: Settings) throws -> [Choice] {
         let all = try WorkerSettings(settings).appSettings()
         if let unknown = names.first(where: { name in !all.contains { $0.name == name } }) {

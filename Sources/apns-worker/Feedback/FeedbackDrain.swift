@@ -314,8 +314,7 @@ struct RetryingTokenWriter: Sendable {
         }
     }
 
-    /// - Returns: `nil` if Redis did not accept the records within the time limit; from then on each batch is tried
-    ///   once.
+    /// - Returns: `nil` if Redis did not accept the records within the time limit; from then on each batch is tried once.
     mutating func write(_ records: [InvalidToken]) async -> [InvalidToken.Marking]? {
         while true {
             do {

@@ -19,8 +19,7 @@ final class ByteOutput {
         self.name = name
     }
 
-    /// - Throws: an exit code if the reader has closed its end, as `head` does; otherwise an error that describes the
-    ///   problem.
+    /// - Throws: an exit code if the reader has closed its end, as `head` does; otherwise an error that describes the problem.
     func write(_ text: String) throws {
         buffer.writeString(text)
         if buffer.readableBytes >= Self.pieceSize { try flush() }

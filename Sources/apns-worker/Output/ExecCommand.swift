@@ -2,8 +2,7 @@ import FoundationEssentials
 import Glibc
 import NIOCore
 
-/// A program that receives records on its standard input. It is started once, by the shell, when there is a first
-/// record.
+/// A program that receives records on its standard input. It is started once, by the shell, when there is a first record.
 actor ExecCommand {
     struct Ending: Encodable, Sendable {
         /// The exit status; `nil` if a signal ended the program.
@@ -99,8 +98,7 @@ actor ExecCommand {
             return
         }
         defer { close(ends[0]) }
-        // The command must not hold the write end of its own input, or it would never see the end. No other process is
-        // started in between.
+        // The command must not hold the write end of its own input, or it would never see the end. No other process is started in between.
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
@@ -111,8 +109,7 @@ actor ExecCommand {
         posix_spawnattr_setsigmask(&attributes, &signals)
         sigfillset(&signals)
         posix_spawnattr_setsigdefault(&attributes, &signals)
-        // A separate process group, because Ctrl-C is meant for this process, whose remaining records the command must
-        // read.
+        // A separate process group, because Ctrl-C is meant for this process, whose remaining records the command must read.
         posix_spawnattr_setpgroup(&attributes, 0)
         posix_spawnattr_setflags(
             &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))

@@ -76,8 +76,7 @@ final class LineReader {
         return bytes
     }
 
-    /// Calls `body` with the next line, without its line feed; returns `nil` at the end, or when the process is asked to
-    /// stop.
+    /// Calls `body` with the next line, without its line feed; returns `nil` at the end, or when the process is asked to stop.
     func next<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
         var searched = start
         while true {

@@ -5,14 +5,12 @@ import Redis
 
 /// Hands the results of one queue to a receiver, each at least once, as a consumer of a group.
 ///
-/// A batch that the receiver does not accept is handed over again, with growing pauses. If the receiver answers but
-/// never accepts the batch, its results are handed over one by one, so that one bad result does not hold up the others.
-/// A result that is not accepted on its own either is parked. A receiver that refuses all results ends the process, and
-/// no result is skipped.
+/// A batch that the receiver does not accept is handed over again, with growing pauses. If the receiver answers but never accepts the
+/// batch, its results are handed over one by one, so that one bad result does not hold up the others. A result that is not accepted on its
+/// own either is parked. A receiver that refuses all results ends the process, and no result is skipped.
 ///
-/// Consumers share the stream's entries, each of which has the results of many notifications, and an entry is acknowledged
-/// once all of its results were accepted or parked. After a crash, the results of an entry that was handed over in part are
-/// handed over again.
+/// Consumers share the stream's entries, each of which has the results of many notifications, and an entry is acknowledged once all of its
+/// results were accepted or parked. After a crash, the results of an entry that was handed over in part are handed over again.
 struct ResultDelivery {
     struct Limits: Sendable {
         /// The maximum number of results in a batch.
@@ -109,8 +107,7 @@ struct ResultDelivery {
     private var renewed = ContinuousClock.now
     /// The entries that were read last.
     private var lastPage: ResultPage?
-    /// True if this consumer may have pending entries that it is not working on, because it was restarted or Redis did
-    /// not answer.
+    /// True if this consumer may have pending entries that it is not working on, because it was restarted or Redis did not answer.
     private var mayHaveLeftovers = true
     private var nextReclaim = ContinuousClock.now
     /// True if the receiver has accepted nothing for so long that a run with ``Limits/once`` no longer waits for it.

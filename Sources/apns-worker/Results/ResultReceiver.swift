@@ -68,8 +68,7 @@ protocol ResultReceiver: Sendable, CustomStringConvertible {
     func hand(over batch: ResultBatch) async -> ResultReception
 }
 
-/// A shell command that reads results on standard input and accepts them by exiting with 0. It is started for each
-/// batch.
+/// A shell command that reads results on standard input and accepts them by exiting with 0. It is started for each batch.
 struct CommandReceiver: ResultReceiver {
     let command: String
     /// Variables that the command inherits in addition to those of every command.

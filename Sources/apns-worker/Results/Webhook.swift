@@ -53,8 +53,7 @@ struct Webhook: ResultReceiver {
         }
     }
 
-    /// Returns the identifier of a batch, which is the same for the same results, so that a receiver recognizes a
-    /// repetition.
+    /// Returns the identifier of a batch, which is the same for the same results, so that a receiver recognizes a repetition.
     private static func identifier(of batch: ResultBatch) -> String {
         var text = ByteBuffer(string: batch.queue)
         for result in batch.results { text.writeString(" \(result.id)") }

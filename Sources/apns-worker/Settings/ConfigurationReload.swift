@@ -148,8 +148,7 @@ struct FileChanges {
     }
 
     /// Records the result of a check; `nil` if there is no file, which is ignored.
-    /// - Returns: true if the file must be read, because it differs from the known one and did not change since the
-    ///   last check.
+    /// - Returns: true if the file must be read, because it differs from the known one and did not change since the last check.
     mutating func update(_ identity: FileIdentity?) -> Bool {
         defer { seen = identity }
         guard let identity, identity != known, identity == seen else { return false }

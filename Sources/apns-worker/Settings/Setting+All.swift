@@ -17,9 +17,8 @@ import Telemetry
 //
 //        Setting("idle_timeout", .duration(.seconds, 1...86_400), .app, to: \AppConfiguration.idleTimeout, "…"),
 //
-//    Its place in the file, its variable, its flag and its default are derived from that. Give `stored:` if the
-//    member's unit differs from that of a bare number, and `isReloadable: true` if `Worker.reload` applies it (the
-//    default for settings of apps).
+//    Its place in the file, its variable, its flag and its default are derived from that. Give `stored:` if the member's unit differs from
+//    that of a bare number, and `isReloadable: true` if `Worker.reload` applies it (the default for settings of apps).
 // 3. Test its effect, and update the table: `UPDATE_DOCS=1 scripts/test e2e DocumentationReference`.
 //
 // Only a setting that code reads by name, such as a credential, has a constant here.

@@ -3,9 +3,8 @@ import PushJob
 
 /// A setting: its names, its values, and its effect. All settings are in ``Setting/all``.
 ///
-/// In the file, a setting is found by its path (`redis.url` is `url` in the mapping `redis`); in the environment, by
-/// `APNS_WORKER_` and the path in capitals with `_` instead of dots; on the command line, by `--` and the path with
-/// hyphens.
+/// In the file, a setting is found by its path (`redis.url` is `url` in the mapping `redis`); in the environment, by `APNS_WORKER_` and the
+/// path in capitals with `_` instead of dots; on the command line, by `--` and the path with hyphens.
 struct Setting: Sendable {
     /// A group of settings, with one title in `--help` and in the documentation's table.
     enum Section: String, CaseIterable, Sendable {

@@ -9,8 +9,7 @@ struct SettingValue: Sendable, Equatable {
 }
 
 extension SettingValue {
-    /// Rejects a single-label name that resembles `production`, `sandbox` or `development` and would be used as a host
-    /// name.
+    /// Rejects a single-label name that resembles `production`, `sandbox` or `development` and would be used as a host name.
     func refuseMistypedEnvironment() throws {
         let known = ["production", "sandbox", "development"]
         guard !text.contains("."), !text.contains(":"), !known.contains(text.lowercased()),

@@ -100,8 +100,7 @@ struct Settings: Sendable {
         }
     }
 
-    /// Returns the places of settings that have no effect on a simulated APNs, such as `APNS_WORKER_KEY` and
-    /// `worker.yaml:3`.
+    /// Returns the places of settings that have no effect on a simulated APNs, such as `APNS_WORKER_KEY` and `worker.yaml:3`.
     func replacedBySimulation(environment: [String: String]) throws -> [String] {
         let apps: [String?] = [nil] + (try appNames)
         var places = Set(variables.ignored)

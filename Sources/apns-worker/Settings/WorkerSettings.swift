@@ -69,8 +69,7 @@ struct WorkerSettings {
 
     // MARK: Apps
 
-    /// - Parameter simulated: replaces the apps' own credentials if APNs is simulated; the endpoints must be set once
-    ///   they are known.
+    /// - Parameter simulated: replaces the apps' own credentials if APNs is simulated; the endpoints must be set once they are known.
     func apps(simulated: SimulatedCredentials? = nil) throws -> [AppConfiguration] {
         var (apps, mistakes): ([AppConfiguration], [String]) = ([], [])
         for app in try appSettings(simulated: simulated) {

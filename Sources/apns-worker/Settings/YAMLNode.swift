@@ -13,8 +13,7 @@ struct YAMLNode {
     }
 
     let content: Content
-    /// The line of the node's first character, from 1. An alias has its own line; the members in it have those of the
-    /// anchor.
+    /// The line of the node's first character, from 1. An alias has its own line; the members in it have those of the anchor.
     let line: Int
 
     struct SyntaxError: Error {
@@ -61,8 +60,7 @@ struct YAMLNode {
 
 /// Creates nodes from libyaml's events, so that reading stops when hostile nesting becomes too deep.
 private final class YAMLReader {
-    /// More nodes than a configuration of 1 MiB can have. Aliases of aliases can expand a short text to billions of
-    /// nodes.
+    /// More nodes than a configuration of 1 MiB can have. Aliases of aliases can expand a short text to billions of nodes.
     private static let maximumNodes = 1_000_000
     /// More levels than any configuration needs.
     private static let maximumDepth = 100

@@ -89,9 +89,8 @@ struct JSONMutationTests {
 
     /// The known differences of Foundation from RFC 8259, or from the rules of this project.
     private enum Difference {
-        /// Foundation accepts UTF-8 with a byte order mark, and UTF-16 and UTF-32, which it recognizes by their NUL
-        /// bytes. RFC 8259, 8.1: "JSON text … MUST be encoded using UTF-8", and no mark may be added. The scanner
-        /// refuses them.
+        /// Foundation accepts UTF-8 with a byte order mark, and UTF-16 and UTF-32, which it recognizes by their NUL bytes. RFC 8259, 8.1:
+        /// "JSON text … MUST be encoded using UTF-8", and no mark may be added. The scanner refuses them.
         static func isOtherEncoding(_ bytes: [UInt8]) -> Bool {
             bytes.starts(with: [0xEF, 0xBB, 0xBF]) || bytes.starts(with: [0xFE, 0xFF])
                 || bytes.starts(with: [0xFF, 0xFE]) || bytes.prefix(4).contains(0)

@@ -6,8 +6,7 @@ import Redis
 
 /// The queues of commands for several queues.
 enum QueueChoice {
-    /// Runs `body` with the queues that a list shows: those named by flags, variables or the file, otherwise all in
-    /// Redis.
+    /// Runs `body` with the queues that a list shows: those named by flags, variables or the file, otherwise all in Redis.
     static func withListed<Result>(
         _ options: QueueOptions, _ body: (Fleet, [QueueKeys]) async throws -> Result
     ) async throws -> Result {

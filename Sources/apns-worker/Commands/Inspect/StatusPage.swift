@@ -1,8 +1,7 @@
 import Operations
 import PushQueue
 
-/// A status as text, with problems first. Lines fit into 80 columns, except for long names of machines or from
-/// operators.
+/// A status as text, with problems first. Lines fit into 80 columns, except for long names of machines or from operators.
 struct StatusPage {
     let status: FleetStatus
     /// The maximum width of lines.

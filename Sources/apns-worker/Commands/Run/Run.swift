@@ -127,8 +127,7 @@ struct Run: AsyncParsableCommand {
                 services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: lifecycle))
         try await group.run()
         if let statsFile { try Self.writeStatistics(await worker.counters(), to: statsFile) }
-        // The failure was already logged, but scripts that check only the exit status must not assume a complete
-        // record.
+        // The failure was already logged, but scripts that check only the exit status must not assume a complete record.
         if let simulation, !simulation.hasRecordedAll { throw ExitCode.failure }
     }
 

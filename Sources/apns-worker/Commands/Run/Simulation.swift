@@ -20,8 +20,7 @@ struct Simulation: Service, CustomStringConvertible {
     /// Starts the simulator, so that its ports are known.
     /// - Parameters:
     ///   - apps: the apps that will use it.
-    ///   - isForPeople: true if people read standard error; the inbox's address and a line per notification are then
-    ///     printed.
+    ///   - isForPeople: true if people read standard error; the inbox's address and a line per notification are then printed.
     static func start(
         _ options: SimulateOptions, _ credentials: SimulatedCredentials, for apps: [AppConfiguration],
         isForPeople: Bool, logger: Logger

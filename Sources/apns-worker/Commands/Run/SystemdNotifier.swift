@@ -40,8 +40,7 @@ actor SystemdNotifier: Service {
         interval = watchdog.map { min($0 / 2, Self.calm) } ?? Self.calm
     }
 
-    /// The time without notification after which systemd ends this process; `nil` for never. See
-    /// sd_watchdog_enabled(3).
+    /// The time without notification after which systemd ends this process; `nil` for never. See sd_watchdog_enabled(3).
     private static func watchdog(_ environment: [String: String]) -> Duration? {
         guard let microseconds = environment["WATCHDOG_USEC"].flatMap(Int64.init), microseconds > 0 else { return nil }
         // The variables may be meant for a parent process.

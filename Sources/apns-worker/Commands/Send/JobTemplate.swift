@@ -47,8 +47,7 @@ struct JobTemplate {
         rest = ByteBuffer(bytes: text.readableBytesView[...end].dropFirst(members.start))
     }
 
-    /// Returns the names of the members with the texts of their values, if these are strings, and the offset after the
-    /// opening brace.
+    /// Returns the names of the members with the texts of their values, if these are strings, and the offset after the opening brace.
     private static func members(
         _ bytes: UnsafeRawBufferPointer
     ) throws(JSONError) -> (names: [String: String], start: Int) {
