@@ -53,7 +53,7 @@ struct CallbackOptions: ParsableArguments {
 
     @Option(help: "Maximum results per command or request. (default: 100)") var batch: Int?
 
-    @Option(help: "Times a result is tried alone before it is parked. (default: 10)") var tries: Int?
+    @Option(help: "Number of times that a result is tried alone before it is parked. (default: 10)") var tries: Int?
 
     @Option(
         name: .customLong("answer-timeout"),

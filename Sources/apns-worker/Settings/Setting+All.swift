@@ -116,8 +116,7 @@ extension Setting {
         invalidTokensDays,
         Setting(
             "token_filter_bytes", .size(0...1 << 36), .work, to: \WorkerConfiguration.tokenFilterBytes,
-            "Maximum size of the process' filter of invalid tokens, with which most tokens need no look-up; 0 for none."
-        ),
+            "Maximum size of the filter that saves most look-ups of invalid tokens; 0 for no filter."),
     ]
 
     static let adminPort = Setting(

@@ -170,7 +170,7 @@ extension EndToEnd {
             ])
             let unknown = try await stage.run(["jobs", "show", "--id", "plain"])
             unknown.succeeds(
-                "which apps the queue's workers have is not known", "if a worker has an app for it", "the app's topic")
+                "the apps of the queue's workers are not known", "if a worker has an app for it", "the app's topic")
             #expect(!unknown.output.contains("com.example.app") && !unknown.output.contains("push.apple.com"))
             let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
             try await eventually("the worker reports its app") {

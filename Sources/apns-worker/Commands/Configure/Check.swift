@@ -39,8 +39,8 @@ struct Check: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             """
-            Key of a list or sorted set in Redis, or file with lines (- for standard input), whose jobs are only counted by \
-            what would happen to them. They are in the format of --format.
+            Key of a list or sorted set in Redis, or file with lines (- for standard input). Its jobs, in the format of --format, \
+            are only counted: those that would be sent, sent differently, or not sent.
             """, valueName: "key-or-file")) var jobsFrom: String?
     @Flag(help: "Send the notifications of the job and print the answers of APNs.") var send = false
     @Flag(help: "Do not connect to APNs.") var noConnect = false

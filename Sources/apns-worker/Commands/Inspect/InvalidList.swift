@@ -18,15 +18,15 @@ struct InvalidList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "List invalid tokens with their details, in no particular order.",
         discussion: """
-            A token has a line for each topic and environment for which it is invalid. SET is the set that other programs read and that it is \
-            in because of that; it has none for topics that are not the own one of an app, such as that of VoIP.
+            A token has a line for each topic and environment that it is invalid for. SET is the set, for other programs, that has \
+            the token for this reason. It is empty for topics other than an app's own, such as that of VoIP.
 
             To delete the tokens in your own database, export those of an environment:
 
               apns-worker invalid list --format tokens --environment production --output invalid.txt
 
-            The format tokens prints only tokens in that environment's set (default: production's). If workers add and remove tokens in the meantime, some may be listed twice; no token that stays in the set is \
-            omitted.
+            The format tokens prints only the tokens in the set of that environment (default: production). If workers add and \
+            remove tokens in the meantime, some may be listed twice; no token that stays in the set is omitted.
             """)
 
     @OptionGroup(title: "Redis") var redis: RedisOptions

@@ -95,8 +95,8 @@ struct WebOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            Address, or range such as 10.0.0.0/8, of a proxy in front of the dashboard: its X-Forwarded-For says who tries to \
-            log in. Repeatable.
+            Address, or range such as 10.0.0.0/8, of a proxy in front of the dashboard: its X-Forwarded-For header has the address \
+            of each client. Repeatable.
             """, valueName: "address"))
     var trustedProxy: [String] = []
 
@@ -138,7 +138,8 @@ struct WebOptions: ParsableArguments {
             }
             guard users != nil, !trustedProxy.isEmpty else {
                 throw CommandFailure(
-                    .usage, "--user-header needs --users, which has the roles, and --trusted-proxy, whose word counts")
+                    .usage,
+                    "--user-header needs --users, which has the roles, and --trusted-proxy, which names the user")
             }
             if let all = trustedProxy.first(where: { $0.hasSuffix("/0") }) {
                 throw CommandFailure(.usage, "with --trusted-proxy \(all), every client could name any user")
@@ -342,7 +343,7 @@ extension JobCheck {
         if !configured.isEmpty {
             let (verdicts, plan) = JobCheck(configured, format: format).run(body, name: "job", now: now)
             let source = CheckVerdict(
-                .ok, "job", "which apps the queue's workers have is not known: checked with those of this configuration"
+                .ok, "job", "the apps of the queue's workers are not known: checked with the apps of this configuration"
             )
             return ([source] + verdicts, plan)
         }
@@ -356,8 +357,8 @@ extension JobCheck {
         guard plan != nil else { return (verdicts, plan) }
         let unknown = CheckVerdict(
             .warning, "job",
-            "which apps the queue's workers have is not known, so neither is whether one takes the job; only the job itself is "
-                + "checked")
+            "the apps of the queue's workers are not known: only the job itself is checked, and not whether an app accepts it"
+        )
         return ([unknown] + verdicts, plan)
     }
 }
@@ -401,7 +402,8 @@ struct WebUser: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Waiting jobs of a queue from which a producer's jobs are refused. (default: no limit)", valueName: "jobs"))
+            "Number of waiting jobs of a queue that refuses more jobs of a producer. (default: no limit)",
+            valueName: "jobs"))
     var maxQueueLength: Int?
 
     @Option(help: ArgumentHelp("File to change. (default: print the line)", valueName: "file")) var users: String?

@@ -23,9 +23,9 @@ struct CampaignSend: AsyncParsableCommand {
               psql -c 'COPY (SELECT token FROM devices ORDER BY id) TO STDOUT' |
                 apns-worker campaign send spring-sale --job job.json --tokens -
 
-            The list is read completely before the first job is enqueued: into files without names in TMPDIR (default: \
-            /var/tmp) or, if it cannot be written, in memory: about 75 bytes per token. Lines that are not device tokens are reported with their numbers \
-            and skipped; the exit status is then 1.
+            The list is read completely before the first job is enqueued. It needs about 75 bytes per token: in temporary files in \
+            TMPDIR (default: /var/tmp) or, if that cannot be written, in memory. Lines that are not device tokens are reported \
+            with their numbers and skipped; the exit status is then 1.
 
             The position in the list is kept in Redis, and moves in the same step in which jobs are enqueued. After Ctrl-C, a \
             crash or an error, repeat the command with the same job and the same tokens: it continues, and sends nothing \
@@ -64,7 +64,7 @@ struct CampaignSend: AsyncParsableCommand {
 
     @Option(
         help:
-            "Maximum number of jobs that wait in the queue, or of which tokens of the campaign have not ended. The command waits until there are fewer. (default: 100)"
+            "Maximum number of jobs that wait in the queue, or that have unfinished notifications of the campaign. The command waits until there are fewer. (default: 100)"
     ) var ahead: Int?
 
     @Option(help: "Maximum number of tokens in a job. (default: 1000)") var jobSize: Int?
