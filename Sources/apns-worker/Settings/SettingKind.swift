@@ -14,17 +14,12 @@ enum SettingKind: Sendable, Equatable {
     case duration(DurationUnit, ClosedRange<Int>)
     /// A size such as `64MiB`, or a bare number of bytes.
     case size(ClosedRange<Int>)
-    /// A percentage such as `50%`, or a bare number.
-    case percentage(ClosedRange<Int>)
 
     /// Returns the content of a text; `nil` if the text is not a value of this kind.
     func content(_ text: String) -> SettingContent? {
         switch self {
         case .text, .file, .list: return .text(text)
         case .number(let range): return Int(text).flatMap { range.contains($0) ? .number($0) : nil }
-        case .percentage(let range):
-            let digits = text.hasSuffix("%") ? text.dropLast() : text[...]
-            return Int(digits).flatMap { range.contains($0) ? .number($0) : nil }
         case .size(let range): return SizeText.bytes(text).flatMap { range.contains($0) ? .number($0) : nil }
         case .duration(let bare, let range):
             // A number without a unit. Digits are checked, because `Int` also reads a sign.
@@ -46,7 +41,6 @@ enum SettingKind: Sendable, Equatable {
         switch (content, self) {
         case (.number(let number), .duration): DurationText.text(number)
         case (.number(let number), .size): SizeText.text(number)
-        case (.number(let number), .percentage): "\(number)%"
         case (.number(let number), _): "\(number)"
         case (.text(let text), _): text
         }
@@ -60,7 +54,7 @@ enum SettingKind: Sendable, Equatable {
     var examples: [SettingContent] {
         switch self {
         case .text, .file, .list: [.text("")]
-        case .number(let range), .percentage(let range), .size(let range): [.number(range.lowerBound)]
+        case .number(let range), .size(let range): [.number(range.lowerBound)]
         case .duration(let bare, let range): [.number(range.lowerBound * bare.milliseconds)]
         case .choice(let known): known.map { .text($0) }
         }
@@ -73,7 +67,6 @@ enum SettingKind: Sendable, Equatable {
         case .file: "the path of a file"
         case .list: "text, or a list of texts"
         case .number(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
-        case .percentage(let range): "a percentage from \(range.lowerBound)% to \(range.upperBound)%"
         case .size(let range):
             "a size from \(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound)), such as 64MiB, or in bytes"
         case .duration(let bare, let range): DurationText.range(milliseconds(bare, range))
@@ -88,7 +81,6 @@ enum SettingKind: Sendable, Equatable {
         case .text, .list: nil
         case .file: "file"
         case .number: "number"
-        case .percentage: "percentage"
         case .size: "size"
         case .duration: "duration"
         case .choice(let known): known.count <= 3 ? known.joined(separator: "|") : nil
@@ -149,15 +141,6 @@ extension Int64: SettingValueType {
         self.init(number)
     }
     var content: SettingContent? { .number(Int(self)) }
-}
-
-/// A share, whose setting is a percentage.
-extension Double: SettingValueType {
-    init?(_ content: SettingContent) {
-        guard case .number(let number) = content else { return nil }
-        self = Double(number) / 100
-    }
-    var content: SettingContent? { .number(Int((self * 100).rounded())) }
 }
 
 extension Bool: SettingValueType {

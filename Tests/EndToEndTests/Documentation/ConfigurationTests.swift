@@ -61,7 +61,7 @@ extension EndToEnd {
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
         }
 
-        @Test("durations, sizes and percentages have units; numbers without a unit keep their old meaning")
+        @Test("durations and sizes have units; numbers without a unit keep their old meaning")
         func units() async throws {
             try await Self.expect(
                 [

@@ -138,7 +138,6 @@ enum DocumentationTables {
         case .list: return "list"
         case .number(let range): return "\(range.lowerBound) to \(range.upperBound)"
         case .choice(let known): return known.map { "`\($0)`" }.joined(separator: ", ")
-        case .percentage(let range): return "\(range.lowerBound)% to \(range.upperBound)%"
         case .size(let range): return "\(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound))"
         case .duration(let bare, let range):
             let ends = [range.lowerBound, range.upperBound].map { DurationText.text($0 * bare.milliseconds) }

@@ -25,7 +25,7 @@ extension EndToEnd {
                 else { return nil }
                 let refusesTexts =
                     switch Setting.all.first(where: { $0.variable == variable })?.kind {
-                    case .number, .choice, .duration, .size, .percentage: true
+                    case .number, .choice, .duration, .size: true
                     case .text, .file, .list, nil: false
                     }
                 return Row(

@@ -25,7 +25,7 @@ struct Config: AsyncParsableCommand {
             An app's own value overrides the common one. A secret can be in a file of its own: APNS_WORKER_REDIS_URL_FILE, or \
             `url_file`.
 
-            Durations have units (500ms, 45s, 1h30m, 90d), as do sizes (64MiB) and percentages (50%).
+            Durations have units (500ms, 45s, 1h30m, 90d), as do sizes (64MiB).
 
             A worker reads its file again after a change and at SIGHUP, and applies the settings of apps and those marked \
             (reloaded) here. Other changes need a restart, which the log reports.
