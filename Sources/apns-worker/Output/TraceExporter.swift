@@ -5,6 +5,7 @@ import NIOHTTP1
 import PrintableText
 import PushWorker
 import ServiceLifecycle
+import Sockets
 import TLS
 import Telemetry
 
@@ -15,7 +16,7 @@ struct TraceExporter: Service {
     /// The maximum number of spans in a request.
     private static let batch = 512
     private static let interval = Duration.seconds(1)
-    private static let longestPause = 32
+    private static let backoff = Backoff(first: .seconds(1), longest: .seconds(32), least: 0.5)
     static let timeout = TimeAmount.seconds(10)
 
     let post: HTTPPost
@@ -47,9 +48,9 @@ struct TraceExporter: Service {
                     let reception = await send(waiting)
                     note(reception, of: waiting.count, hasFailed: failures > 0)
                     if case .unavailable(_, let seconds) = reception {
-                        let longest = min(Self.longestPause, 1 << min(failures, 5))
-                        pause = .milliseconds(1000 * max(seconds ?? 0, longest) - Int.random(in: 0...500))
                         failures += 1
+                        let least = Self.backoff.pause(failures: failures, random: .random(in: 0...1))
+                        pause = max(.nanoseconds(least.nanoseconds), .seconds(seconds ?? 0))
                     } else {
                         waiting = []
                         failures = 0

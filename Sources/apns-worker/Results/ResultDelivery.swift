@@ -2,6 +2,7 @@ import NIOCore
 import Operations
 import PushQueue
 import Redis
+import Sockets
 
 /// Hands the results of one queue to a receiver, each at least once, as a consumer of a group.
 ///
@@ -28,6 +29,8 @@ struct ResultDelivery {
     /// The number of consecutive failures of single results that indicate a problem of the receiver itself. It then gets a pause.
     private static let failuresInRow = 3
 
+    private static let backoff = Backoff(first: .milliseconds(500), longest: .seconds(60), least: 0.8)
+
     /// The maximum number of results that are handed over singly at a time.
     private static let maximumSingles = 1000
 
@@ -51,7 +54,6 @@ struct ResultDelivery {
         var isRefused = false
         var tries = 0
         var due = ContinuousClock.now
-        var backoff = Backoff()
     }
 
     /// Decides if failures are due to the receiver or to a result: while the receiver accepts other results, they are due to the result.
@@ -259,7 +261,7 @@ struct ResultDelivery {
 
     /// - Returns: true if the receiver accepted the batch.
     private mutating func deliverBatch(_ wanted: [StoredResult]) async throws -> Bool {
-        var (failures, backoff) = (0, Backoff())
+        var (failures, rests) = (0, 0)
         while failures < Self.triesTogether {
             let reception = try await handOver(wanted)
             switch reception {
@@ -271,7 +273,7 @@ struct ResultDelivery {
             case .unavailable, .closed: break
             }
             if case .refused = reception { break }
-            guard try await rest(&backoff, after: reception) else { return false }
+            guard try await rest(&rests, after: reception) else { return false }
         }
         try await deliverOneByOne(wanted)
         return false
@@ -281,14 +283,14 @@ struct ResultDelivery {
     /// has a problem of its own, so some are always taken.
     private mutating func deliverOneByOne(_ results: [StoredResult]) async throws {
         var left = results.map { Single(result: $0) }
-        var backoff = Backoff()
+        var rests = 0
         while !left.isEmpty {
             let problem = try await tryDue(&left)
             if stop.isStopped || left.isEmpty { return }
             if let problem {
-                guard try await rest(&backoff, after: problem) else { return }
+                guard try await rest(&rests, after: problem) else { return }
             } else if blame.isReceiverSound {
-                backoff = Backoff()
+                rests = 0
             }
             let next = left.map(\.due).min() ?? .now
             let wait = max(1, min(1000, Int((next - .now) / .milliseconds(1))))
@@ -341,7 +343,7 @@ struct ResultDelivery {
             if single.tries >= limits.tries, blame.isAtFault(single) {
                 try await park(single.result, reception, tries: single.tries)
             } else {
-                single.due = .now + .milliseconds(reception.pause(minimum: single.backoff.next()))
+                single.due = .now + .milliseconds(Self.pause(after: reception, failures: single.tries))
                 left.append(single)
             }
             if failuresInRow == Self.failuresInRow { return reception }
@@ -394,10 +396,11 @@ struct ResultDelivery {
 
     /// Pauses before the next try, and keeps the results claimed in the meantime.
     /// - Returns: false if the process must end; the results stay pending.
-    private mutating func rest(_ backoff: inout Backoff, after reception: ResultReception) async throws -> Bool {
-        hasGivenUp = limits.once && backoff.rests >= limits.tries
+    private mutating func rest(_ rests: inout Int, after reception: ResultReception) async throws -> Bool {
+        hasGivenUp = limits.once && rests >= limits.tries
         guard !hasGivenUp else { return false }
-        var milliseconds = reception.pause(minimum: backoff.next())
+        rests += 1
+        var milliseconds = Self.pause(after: reception, failures: rests)
         while milliseconds > 0, !stop.isStopped {
             let part = min(milliseconds, renewal)
             await pause(milliseconds: part)
@@ -405,6 +408,12 @@ struct ResultDelivery {
             try await renewIfDue()
         }
         return !stop.isStopped
+    }
+
+    /// Returns the milliseconds to wait before the next try: at least the pause that the receiver requested.
+    private static func pause(after reception: ResultReception, failures: Int) -> Int64 {
+        let pause = backoff.pause(failures: failures, random: .random(in: 0...1))
+        return max(pause.nanoseconds / 1_000_000, reception.retryAfter ?? 0)
     }
 
     /// The milliseconds after which this consumer confirms again that it is working on its results.
@@ -427,18 +436,6 @@ struct ResultDelivery {
                 // Cancelled: there is no need to wait.
                 return
             }
-        }
-    }
-
-    /// Pauses that double from half a second to a minute, each randomly shortened by up to a fifth.
-    struct Backoff {
-        private var milliseconds: Int64 = 500
-        private(set) var rests = 0
-
-        mutating func next() -> Int64 {
-            rests += 1
-            defer { milliseconds = min(60_000, milliseconds * 2) }
-            return milliseconds - Int64.random(in: 0...milliseconds / 5)
         }
     }
 }

@@ -45,11 +45,11 @@ enum ResultReception: Sendable, Equatable {
 
     var isRefusal: Bool { if case .refused = self { true } else { false } }
 
-    /// Returns the milliseconds to wait before the next try: the requested pause, if that is longer than the minimum.
-    func pause(minimum milliseconds: Int64) -> Int64 {
+    /// The pause that the receiver requested, in milliseconds.
+    var retryAfter: Int64? {
         switch self {
-        case .failed(_, let retryAfter?), .unavailable(_, let retryAfter?): max(milliseconds, retryAfter)
-        default: milliseconds
+        case .failed(_, let retryAfter), .unavailable(_, let retryAfter): retryAfter
+        case .accepted, .refused, .closed: nil
         }
     }
 
