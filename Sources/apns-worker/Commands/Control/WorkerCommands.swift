@@ -23,27 +23,7 @@ struct Quiet: AsyncParsableCommand {
     @Flag(help: "Let the workers claim jobs again.")
     var undo = false
 
-    func run() async throws {
-        if undo {
-            return try await command.send(
-                .work,
-                .init(
-                    done: "claims jobs again",
-                    isDone: { status, name in
-                        status.workers.contains { $0.name == name && $0.state == .running }
-                    }))
-        }
-        try await command.send(
-            .quiet,
-            .init(
-                undo: ["quiet", "--undo"],
-                done: "is quiet, with nothing in flight",
-                isDone: { status, name in
-                    status.workers.contains {
-                        $0.name == name && $0.state == .quiet && $0.inFlight == 0 && $0.claimed == 0
-                    }
-                }))
-    }
+    func run() async throws { try await command.send(undo ? .work : .quiet) }
 }
 
 struct Stop: AsyncParsableCommand {
@@ -57,13 +37,7 @@ struct Stop: AsyncParsableCommand {
 
     @OptionGroup var command: CommandOptions
 
-    func run() async throws {
-        try await command.send(
-            .stop,
-            .init(
-                done: "has ended",
-                isDone: { status, name in !status.workers.contains { $0.name == name && $0.state != .gone } }))
-    }
+    func run() async throws { try await command.send(.stop) }
 }
 
 /// The workers of a command, and the wait for its end.
@@ -101,18 +75,21 @@ struct CommandOptions: ParsableArguments {
         return try readingFlags { () throws(FieldMistake) in try WorkersChange(kind, fields) }
     }
 
-    /// The texts and the check for a command.
-    struct CommandTexts {
-        /// The command that reverses it.
-        var undo: [String]?
-        /// The message when the command has been carried out.
-        var done: String
-        /// Returns true once the command has been carried out.
-        var isDone: (FleetStatus, String) -> Bool
+    /// Returns the message about a worker that has carried out a command; `nil` before that.
+    private static func done(_ kind: WorkerCommand.Kind, by name: String, _ status: FleetStatus) -> String? {
+        let worker = status.workers.first { $0.name == name }
+        return switch kind {
+        case .work: worker?.state == .running ? "claims jobs again" : nil
+        case .quiet:
+            worker?.state == .quiet && worker?.inFlight == 0 && worker?.claimed == 0
+                ? "is quiet, with nothing in flight" : nil
+        case .stop: worker?.state ?? .gone == .gone ? "has ended" : nil
+        }
     }
 
     /// Sends the command.
-    func send(_ kind: WorkerCommand.Kind, _ texts: CommandTexts) async throws {
+    func send(_ kind: WorkerCommand.Kind) async throws {
+        let undo = kind == .quiet ? ["quiet", "--undo"] : nil
         let (change, settings) = (try change(kind), try fleet.settings())
         let isDone: Bool = try await fleet.withFleet { fleet in
             let queues = try await fleet.notedQueues()
@@ -121,10 +98,10 @@ struct CommandOptions: ParsableArguments {
                 names.append(part.subject ?? "")
                 return json
                     ? nil
-                    : part.sentence + (texts.undo.map { "; to undo: \(fleet.access.command($0 + arguments))" } ?? "")
+                    : part.sentence + (undo.map { "; to undo: \(fleet.access.command($0 + arguments))" } ?? "")
             }
             try await command.run(change, Desk(fleet, queues, settings))
-            let done = try await wait ? waits(for: names, fleet, queues, texts) : nil
+            let done = try await wait ? waits(for: names, kind, fleet, queues) : nil
             if json { print(try Self.json(kind, names, done)) }
             return done ?? true
         }
@@ -137,15 +114,16 @@ struct CommandOptions: ParsableArguments {
     }
 
     private func waits(
-        for chosen: [String], _ fleet: Fleet, _ queues: [QueueKeys], _ texts: CommandTexts
+        for chosen: [String], _ kind: WorkerCommand.Kind, _ fleet: Fleet, _ queues: [QueueKeys]
     ) async throws -> Bool {
         let end = ContinuousClock.now + .milliseconds(timeout)
         var open = chosen
         var last = FleetStatus()
         while true {
             last = try await StatusReader(fleet).read(queues)
-            for name in open where texts.isDone(last, name) {
-                if !json { print("\(name) \(texts.done)") }
+            for name in open {
+                guard let done = Self.done(kind, by: name, last) else { continue }
+                if !json { print("\(name) \(done)") }
                 open.removeAll { $0 == name }
             }
             if open.isEmpty { return true }
