@@ -164,14 +164,7 @@ struct Feedback: AsyncParsableCommand {
     /// - Parameter destination: the Redis that gets the records.
     private func openSpill(_ destination: String) throws -> FeedbackSpill {
         guard from == nil, spill != "-" else { return FeedbackSpill() }
-        do throws(FeedbackSpill.Unusable) {
-            let path =
-                if let spill { spill } else { try FeedbackSpill.defaultPath(ProcessInfo.processInfo.environment) }
-            return try FeedbackSpill(path: path, redis: destination)
-        } catch {
-            guard error.isBusy else { throw ValidationError("\(error)") }
-            Terminal.note("\(error)\n")
-            throw ExitCode(1)
-        }
+        let path = if let spill { spill } else { try FeedbackSpill.defaultPath(ProcessInfo.processInfo.environment) }
+        return try FeedbackSpill(path: path, redis: destination)
     }
 }

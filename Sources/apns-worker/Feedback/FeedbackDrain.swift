@@ -63,11 +63,9 @@ struct FeedbackDrain: Sendable {
         do {
             try await writing.waitUntilReady()
         } catch {
-            throw NotAsked(description: "\(error); the feedback service was not read, and keeps its records")
+            throw Mistake("\(error); the feedback service was not read, and keeps its records")
         }
     }
-
-    private struct NotAsked: Error, CustomStringConvertible { let description: String }
 
     private mutating func readAll() async throws {
         log("feedback_connecting", "connecting to the feedback service", ["endpoint": "\(app.endpoint)"])
@@ -203,8 +201,6 @@ struct FeedbackFile {
         return report
     }
 
-    private struct Failure: Error, CustomStringConvertible { let description: String }
-
     private mutating func writeAll() async throws {
         let descriptor = try LineReader.open(path)
         let hasOpenEnd = Self.hasOpenEnd(descriptor)
@@ -233,8 +229,8 @@ struct FeedbackFile {
             )
         }
         guard let first = refused.first else { return }
-        throw Failure(
-            description: "\(refused.count) lines are not records and were skipped; the first is line \(first)")
+        throw Mistake(
+            "\(refused.count) lines are not records and were skipped; the first is line \(first)")
     }
 
     /// True for a file whose last line has no line feed.
@@ -248,9 +244,8 @@ struct FeedbackFile {
     private mutating func write(_ records: inout [(token: InvalidToken, app: String)], before line: Int) async throws {
         guard !records.isEmpty else { return }
         guard !context.stop.isStopped, let markings = await writing.write(records.map(\.token)) else {
-            throw Failure(
-                description:
-                    "\(writing.givenUp ?? "this process was asked to stop"); lines up to \(line) were written only in "
+            throw Mistake(
+                "\(writing.givenUp ?? "this process was asked to stop"); lines up to \(line) were written only in "
                     + "part, later lines not at all; keep the file and repeat the command")
         }
         report.records += markings.count

@@ -7,13 +7,6 @@ import NIOCore
 /// Its first line names the Redis for the records; a line of JSON per record follows. The file is locked as long as
 /// this object lives, and empty while Redis has all records.
 actor FeedbackSpill {
-    /// A file that can't be used.
-    struct Unusable: Error, CustomStringConvertible {
-        let description: String
-        /// True if another process has locked the file.
-        var isBusy = false
-    }
-
     /// The result of keeping records.
     enum Kept: Equatable {
         /// The records are on disk.
@@ -42,24 +35,24 @@ actor FeedbackSpill {
 
     /// Opens and locks a file. A new file is readable only by its owner.
     /// - Parameter redis: the Redis for the records, as named in the first line.
-    init(path: String, redis: String) throws(Unusable) {
-        func failure(_ what: String) -> Unusable {
-            Unusable(description: "--spill \(path) cannot be used: \(what)")
+    init(path: String, redis: String) throws(CommandFailure) {
+        func failure(_ what: String) -> CommandFailure {
+            CommandFailure(.usage, "--spill \(path) cannot be used: \(what)")
         }
         let heading = ByteBuffer(
             string: "# Records of apns-worker feedback for \(redis); its next run writes them there.\n")
         let descriptor = Self.open(path)
         guard descriptor >= 0 else { throw failure(Self.systemError) }
         var size = 0
-        do throws(Unusable) {
+        do throws(CommandFailure) {
             var status = stat()
             guard fstat(descriptor, &status) == 0 else { throw failure(Self.systemError) }
             guard status.st_mode & S_IFMT == S_IFREG else { throw failure("it is not a regular file") }
             guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
                 guard errno == EWOULDBLOCK else { throw failure(Self.systemError) }
-                throw Unusable(
-                    description: "another apns-worker feedback is using \(path); wait until it ends, or use another "
-                        + "file with --spill", isBusy: true)
+                throw CommandFailure(
+                    .attention,
+                    "another apns-worker feedback is using \(path); wait until it ends, or use another file with --spill")
             }
             // Another process may have changed the size before the file was locked.
             guard fstat(descriptor, &status) == 0, Self.syncDirectory(of: path) else { throw failure(Self.systemError) }
@@ -91,22 +84,22 @@ actor FeedbackSpill {
     deinit { if descriptor >= 0 { close(descriptor) } }
 
     /// Returns the default path.
-    /// - Throws: ``Unusable`` if there is no directory for it.
-    static func defaultPath(_ environment: [String: String]) throws(Unusable) -> String {
+    /// - Throws: ``CommandFailure`` if there is no directory for it.
+    static func defaultPath(_ environment: [String: String]) throws(CommandFailure) -> String {
         // systemd's variable may contain several directories, separated by colons.
         if let directory = environment["STATE_DIRECTORY"]?.split(separator: ":").first {
             return "\(directory)/feedback.ndjson"
         }
         let home = environment["HOME"].flatMap { $0.hasPrefix("/") ? $0 + "/.local/state" : nil }
         guard let state = environment["XDG_STATE_HOME"].flatMap({ $0.hasPrefix("/") ? $0 : nil }) ?? home else {
-            throw Unusable(description: "no home directory for the file of --spill; name a file")
+            throw CommandFailure(.usage, "no home directory for the file of --spill; name a file")
         }
         let directory = state + "/apns-worker"
         do {
             try FileManager.default.createDirectory(
                 atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         } catch {
-            throw Unusable(description: "the directory \(directory) for the file of --spill cannot be made: \(error)")
+            throw CommandFailure(.usage, "the directory \(directory) for the file of --spill cannot be made: \(error)")
         }
         return directory + "/feedback.ndjson"
     }

@@ -47,7 +47,7 @@ enum CommandEnd {
         case let error as CommandFailure: error
         case let error as RedisError: CommandFailure(error)
         case let error as ValidationError: CommandFailure(.usage, error.message)
-        case let error as EnqueueCheck.Refusal: CommandFailure(.usage, error.description)
+        case let error as Mistake: CommandFailure(.usage, error.description)
         default: nil
         }
     }

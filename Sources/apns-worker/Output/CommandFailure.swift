@@ -32,6 +32,13 @@ enum ExitStatus: Int32, CaseIterable {
     }
 }
 
+/// An error that is only a text. The caller adds the place of the mistake, such as a flag, and the exit status.
+struct Mistake: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) { self.description = description }
+}
+
 /// An error that ends a command with a particular exit status.
 struct CommandFailure: Error, CustomStringConvertible {
     let status: ExitStatus

@@ -1,10 +1,5 @@
 /// The address of an HTTP server's resource: `http://host[:port]/path?query`, or `https`.
 struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
-    /// A problem with an address. Its text never includes the path or the query, which may hold a secret.
-    struct Invalid: Error, CustomStringConvertible {
-        let description: String
-    }
-
     let usesTLS: Bool
     /// A name or an IP address, without brackets.
     let host: String
@@ -17,26 +12,26 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
         (usesTLS, self.host, self.port, self.target) = (false, host, port, target)
     }
 
-    init(_ text: String) throws(Invalid) {
+    /// - Throws: ``Mistake``. Its text never includes the path or the query, which may hold a secret.
+    init(_ text: String) throws(Mistake) {
         let isPlain = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
         guard isPlain, let scheme = text.firstRange(of: "://") else {
-            throw Invalid(description: "it must be a URL such as https://example.com/path")
+            throw Mistake("it must be a URL such as https://example.com/path")
         }
         switch text[..<scheme.lowerBound].lowercased() {
         case "https": usesTLS = true
         case "http": usesTLS = false
-        default: throw Invalid(description: "its scheme must be https or http")
+        default: throw Mistake("its scheme must be https or http")
         }
         let rest = text[scheme.upperBound...].prefix { $0 != "#" }
         let authority = rest.prefix { $0 != "/" && $0 != "?" }
         let resource = rest[authority.endIndex...]
         target = resource.hasPrefix("/") ? String(resource) : "/" + resource
         guard !authority.contains("@") else {
-            throw Invalid(
-                description: "it has a user or a password, which is not supported")
+            throw Mistake("it has a user or a password, which is not supported")
         }
         guard let (host, port) = Self.hostAndPort(authority) else {
-            throw Invalid(description: "“\(authority)” is not a host name or address with an optional port")
+            throw Mistake("“\(authority)” is not a host name or address with an optional port")
         }
         self.host = host
         self.port = port ?? (usesTLS ? 443 : 80)

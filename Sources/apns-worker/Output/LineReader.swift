@@ -29,14 +29,12 @@ final class LineReader {
         }
     }
 
-    struct Unreadable: Error, CustomStringConvertible { let description: String }
-
     /// Opens a file; `-` is standard input.
-    static func open(_ path: String) throws(Unreadable) -> Int32 {
+    static func open(_ path: String) throws(Mistake) -> Int32 {
         guard path != "-" else { return STDIN_FILENO }
         let descriptor = Glibc.open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
-            throw Unreadable(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
+            throw Mistake("\(path) cannot be read: \(String(cString: strerror(errno)))")
         }
         return descriptor
     }

@@ -223,16 +223,9 @@ struct TraceExport {
 }
 
 extension HTTPHeaders {
-    /// A problem in a file of headers. Its text never includes a value.
-    struct InvalidLines: Error, CustomStringConvertible {
-        let line: Int
-
-        var description: String { "line \(line) is not a header such as “Authorization: Bearer …”" }
-    }
-
     /// Reads headers from lines such as `Name: value`; empty ones and those that begin with # are ignored.
-    /// - Throws: ``InvalidLines``.
-    init(lines bytes: [UInt8]) throws(InvalidLines) {
+    /// - Throws: ``Mistake``. Its text never includes a value.
+    init(lines bytes: [UInt8]) throws(Mistake) {
         self.init()
         for (index, line) in bytes.split(separator: 0x0A, omittingEmptySubsequences: false).enumerated() {
             let text = String(decoding: line, as: UTF8.self).trimmed
@@ -243,7 +236,7 @@ extension HTTPHeaders {
                 byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == 0x2D || byte == 0x5F
             }
             guard isToken, !name.isEmpty, !value.isEmpty, value.allSatisfy({ $0.isASCII && !$0.isNewline }) else {
-                throw InvalidLines(line: index + 1)
+                throw Mistake("line \(index + 1) is not a header such as “Authorization: Bearer …”")
             }
             replaceOrAdd(name: String(name), value: value)
         }

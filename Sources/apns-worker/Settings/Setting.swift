@@ -180,37 +180,35 @@ struct Setting: Sendable {
     // MARK: Values
 
     /// Refuses a value in quotation marks, which Docker keeps in files of variables, and control characters.
-    func refuseQuotes(_ text: String) throws(SettingMistake) {
+    func refuseQuotes(_ text: String) throws(Mistake) {
         let (first, last) = (text.first, text.last)
         // A password can have any characters.
         let canBeQuoted = isSecret && self != .redisURL && !name.hasSuffix("base64")
         if !canBeQuoted, text.count >= 2, first == last, first == "\"" || first == "'" {
-            throw SettingMistake(sentence: "is in quotation marks, which would be a part of the value; remove them")
+            throw Mistake("is in quotation marks, which would be a part of the value; remove them")
         }
         if text.unicodeScalars.contains(where: { $0.value < 0x20 && $0 != "\n" && $0 != "\r" && $0 != "\t" }) {
-            throw SettingMistake(sentence: "has a control character")
+            throw Mistake("has a control character")
         }
         if text.unicodeScalars.first == "\u{FEFF}" {
-            throw SettingMistake(sentence: "begins with a byte order mark; remove it")
+            throw Mistake("begins with a byte order mark; remove it")
         }
     }
 
     /// Reads a value.
     /// - Throws: the problem, to be printed after the setting's name.
-    func content(_ text: String) throws(SettingMistake) -> SettingContent {
+    func content(_ text: String) throws(Mistake) -> SettingContent {
         if kind == .file {
             guard PathText.isPath(text) else {
-                throw .noPath(itself: itself.map { "`\($0.name)` (\($0.variable))" })
+                throw SettingKind.noPath(itself: itself.map { "`\($0.name)` (\($0.variable))" })
             }
         } else if !isSecret, text.hasSecrets {
-            throw SettingMistake(
-                sentence:
-                    "has a value that looks like a secret, and is therefore not shown; it must be \(kind.expectation)")
+            throw Mistake("has a value that looks like a secret, and is therefore not shown; it must be \(kind.expectation)")
         }
         let shown = isSecret ? "wrong" : text.printable
         if let content = kind.content(text) {
             if let memberUnit, case .number(let number) = content, number % memberUnit.milliseconds != 0 {
-                throw SettingMistake(sentence: "is \(shown); it must be in whole \(memberUnit.name)")
+                throw Mistake("is \(shown); it must be in whole \(memberUnit.name)")
             }
             return content
         }
@@ -222,7 +220,7 @@ struct Setting: Sendable {
             sentence += " (a number without a unit is in \(bare.name))"
         default: break
         }
-        throw SettingMistake(sentence: sentence)
+        throw Mistake(sentence)
     }
 
     /// For the path of a file, the setting that has its contents, if there is one.

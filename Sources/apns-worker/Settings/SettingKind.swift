@@ -75,6 +75,13 @@ enum SettingKind: Sendable, Equatable {
         }
     }
 
+    /// Returns the mistake of a value that is not the path of a file.
+    /// - Parameter itself: the setting for the contents of the file, if there is one.
+    static func noPath(itself: String?) -> Mistake {
+        let instead = itself.map { ", which belongs into \($0)" } ?? ""
+        return Mistake("is not the path of a file; its text is not shown, because it may be the secret itself\(instead)")
+    }
+
     /// The placeholder of the value in `--help`; `nil` for the flag's own name.
     var valueName: String? {
         switch self {
@@ -102,20 +109,6 @@ enum SettingContent: Sendable, Equatable, ExpressibleByStringLiteral, Expressibl
 
     func divided(by scale: Int) -> SettingContent {
         if case .number(let number) = self { .number(number / scale) } else { self }
-    }
-}
-
-/// A value that a setting cannot have.
-struct SettingMistake: Error {
-    /// The problem, to be printed after the setting's name.
-    let sentence: String
-
-    /// The value is not the path of a file.
-    /// - Parameter itself: the setting for the contents of the file, if there is one.
-    static func noPath(itself: String?) -> SettingMistake {
-        let instead = itself.map { ", which belongs into \($0)" } ?? ""
-        return SettingMistake(
-            sentence: "is not the path of a file; its text is not shown, because it may be the secret itself\(instead)")
     }
 }
 

@@ -19,7 +19,7 @@ extension SettingValue {
     }
 
     /// Reads a value. Line ends after it are not a part of it: `echo`, editors and secrets of Kubernetes add them.
-    init(_ text: String, of setting: Setting, at place: SettingPlace) throws(SettingMistake) {
+    init(_ text: String, of setting: Setting, at place: SettingPlace) throws(Mistake) {
         let text = String(decoding: text.utf8.reversed().drop { $0 == 0x0A || $0 == 0x0D }.reversed(), as: UTF8.self)
         try setting.refuseQuotes(text)
         let content = try setting.content(text)

@@ -42,7 +42,7 @@ struct Settings: Sendable {
             do {
                 values[setting] = try SettingValue(text, of: setting, at: .flag(flag))
             } catch {
-                problems.append("\(flag) \(error.sentence)")
+                problems.append("\(flag) \(error)")
             }
         }
         guard deeper.isEmpty else { throw CommandFailure(.configuration, problems.joined(separator: "\n")) }

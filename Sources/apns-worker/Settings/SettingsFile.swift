@@ -43,19 +43,14 @@ struct SettingsFile: Sendable {
     }
 
     /// Reads a file.
-    /// - Throws: ``Unreadable``.
-    static func read(_ path: String) throws(Unreadable) -> SettingsFile {
+    /// - Throws: ``Mistake``.
+    static func read(_ path: String) throws(Mistake) -> SettingsFile {
         do {
             return SettingsFile(path: path, contents: [UInt8](try Data(contentsOf: URL(filePath: path))))
         } catch {
-            throw Unreadable(
-                description:
-                    "cannot read the configuration file \(PathText.shown(path)): does it exist, and is it readable?")
+            throw Mistake(
+                "cannot read the configuration file \(PathText.shown(path)): does it exist, and is it readable?")
         }
-    }
-
-    struct Unreadable: Error, CustomStringConvertible {
-        let description: String
     }
 
     // MARK: Its members
@@ -162,7 +157,7 @@ struct SettingsFile: Sendable {
             values[path] = try SettingValue(
                 text, of: setting, at: .file(path: self.path, line: node.line, name: whole))
         } catch {
-            report(node, "`\(whole)` \(error.sentence)")
+            report(node, "`\(whole)` \(error)")
         }
     }
 
@@ -173,26 +168,22 @@ struct SettingsFile: Sendable {
 
 /// A setting whose value is the content of a file, as with mounted secrets.
 enum SecretFile {
-    struct Unusable: Error, CustomStringConvertible {
-        let description: String
-    }
-
     /// Returns the file's text without the trailing line feed.
     /// - Parameter itself: the setting for the text itself.
     /// - Throws: the problem, to be printed right after the name of the setting.
-    static func text(_ path: String, itself: String) throws(Unusable) -> String {
+    static func text(_ path: String, itself: String) throws(Mistake) -> String {
         guard PathText.isPath(path) else {
-            throw Unusable(description: " \(SettingMistake.noPath(itself: itself).sentence)")
+            throw Mistake(" \(SettingKind.noPath(itself: itself))")
         }
         var bytes: [UInt8]
         do throws(SecretSource.Unreadable) {
             bytes = try SecretSource.file(path).read()
         } catch {
-            throw Unusable(description: ": \(error)")
+            throw Mistake(": \(error)")
         }
         while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
         guard let text = String(validating: bytes, as: UTF8.self), !text.isEmpty else {
-            throw Unusable(description: ": \(path) is empty; write the secret into it")
+            throw Mistake(": \(path) is empty; write the secret into it")
         }
         return text
     }

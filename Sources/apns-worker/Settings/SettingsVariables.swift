@@ -63,7 +63,7 @@ struct SettingsVariables: Sendable {
         do {
             values[variable] = try SettingValue(text, of: key, at: .variable(place))
         } catch {
-            problems.append("\(place) \(error.sentence)")
+            problems.append("\(place) \(error)")
         }
     }
 

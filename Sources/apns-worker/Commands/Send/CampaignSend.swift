@@ -176,7 +176,7 @@ struct CampaignSend: AsyncParsableCommand {
                 Terminal.note("the time of --at has passed: the jobs are sent at once\n")
             }
             template = try JobTemplate(text, campaign: campaign, sendAt: time)
-        } catch let mistake as JobTemplate.Mistake {
+        } catch let mistake as Mistake {
             throw ValidationError("--job \(job): \(mistake)")
         }
         if canary != nil, template.isScheduled { throw ValidationError(Self.scheduledCanary) }
@@ -229,7 +229,7 @@ struct CampaignSend: AsyncParsableCommand {
         let now = Moment.now
         let example = template.example(now: now)
         let body = ListedJobs.wrapped(example, format, queue: keys.queue, now: now)
-        do throws(EnqueueCheck.Refusal) {
+        do throws(Mistake) {
             return try EnqueueCheck(format: format, apps: apps, isStrict: strict).prepare(body).hints
         } catch {
             throw ValidationError("--job \(job): \(error)")

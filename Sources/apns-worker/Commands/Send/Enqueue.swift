@@ -346,7 +346,7 @@ struct Enqueue: AsyncParsableCommand {
         }
         while last.shortfall == nil, let (text, number) = lines.next() {
             if batch.isEmpty { first = number }
-            do throws(EnqueueCheck.Refusal) {
+            do throws(Mistake) {
                 let accepted = try check?.prepare(text) ?? .init(job: text)
                 for hint in accepted.hints { notes.found(hint, line: number) }
                 batch.append(accepted.job)

@@ -13,11 +13,6 @@ extension QueueState {
 
 /// Checks jobs before they are enqueued.
 struct EnqueueCheck {
-    /// The reason why a job is not enqueued.
-    struct Refusal: Error, CustomStringConvertible {
-        let description: String
-    }
-
     /// A job that can be enqueued.
     struct Accepted {
         var job: ByteBuffer
@@ -38,19 +33,21 @@ struct EnqueueCheck {
     var uniqueFor: Int?
     var app: String?
 
-    func prepare(_ body: ByteBuffer) throws(Refusal) -> Accepted {
+    /// Checks a job, and adds the members that it lacks.
+    /// - Throws: ``Mistake``, the reason why the job is not enqueued.
+    func prepare(_ body: ByteBuffer) throws(Mistake) -> Accepted {
         let review = JobCheck.review(body, as: format, now: Moment.now)
         if let defect = review.defect {
             // A job that lacks only its ID gets one.
             if let named = named(body) { return try prepare(named) }
-            throw Refusal(description: defect)
+            throw Mistake(defect)
         }
-        guard let job = review.job else { throw Refusal(description: "the job cannot be read") }
+        guard let job = review.job else { throw Mistake("the job cannot be read") }
         let named = job.app.map { String(buffer: job.text($0)) }
         if let name = named ?? app, let unknown = unknownApp(name) {
-            throw Refusal(description: unknown)
+            throw Mistake(unknown)
         }
-        if isStrict, let hint = review.hints.first { throw Refusal(description: hint.detail) }
+        if isStrict, let hint = review.hints.first { throw Mistake(hint.detail) }
         var accepted = Accepted(
             job: body, id: job.id.map { String(buffer: job.text($0)) }, app: named ?? app, hints: review.hints)
         let needsID = accepted.id == nil
@@ -63,10 +60,10 @@ struct EnqueueCheck {
         guard !job.envelope.isWrapped else {
             // No member can be inserted, because a worker's wrapper must begin with its mark.
             guard let member = members.first else { return accepted }
-            throw Refusal(description: "`\(member.name)` cannot be added to a job in a worker's wrapper")
+            throw Mistake("`\(member.name)` cannot be added to a job in a worker's wrapper")
         }
         if format != .native, let member = members.first {
-            throw Refusal(description: "`\(member.name)` cannot be added to a job in Sidekiq's form; set it in the job")
+            throw Mistake("`\(member.name)` cannot be added to a job in Sidekiq's form; set it in the job")
         }
         for member in members { accepted.job = NewID.insert(member.name, member.value, into: accepted.job) }
         if needsID {
@@ -80,7 +77,7 @@ struct EnqueueCheck {
         }
         guard isComplete == true else {
             let names = (needsID ? ["id"] : []) + members.map(\.name)
-            throw Refusal(description: "\(names.joined(separator: ", ")) cannot be added to the job")
+            throw Mistake("\(names.joined(separator: ", ")) cannot be added to the job")
         }
         return accepted
     }
@@ -132,7 +129,7 @@ struct LineNotes {
     private var order: [String] = []
     private var kinds: [String: Kind] = [:]
 
-    mutating func refused(_ refusal: EnqueueCheck.Refusal, line: Int) {
+    mutating func refused(_ refusal: Mistake, line: Int) {
         // Texts of one kind differ only in numbers, such as positions and sizes.
         note("\(refusal)".filter { !$0.isNumber }, nil, "\(refusal)", line, "line \(line): \(refusal)")
     }

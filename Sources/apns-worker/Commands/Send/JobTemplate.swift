@@ -4,9 +4,6 @@ import PushJob
 
 /// A job without an ID and tokens: the text that all jobs of a campaign have in common.
 struct JobTemplate {
-    /// The reason why a text is not a template.
-    struct Mistake: Error, CustomStringConvertible { let description: String }
-
     /// The members that are made for each job.
     private static let made: [JobMember] = [.id, .token, .tokens, .channel, .apnsID]
 
@@ -30,17 +27,17 @@ struct JobTemplate {
         do throws(JSONError) {
             members = try text.withUnsafeReadableBytes { bytes throws(JSONError) in try Self.members(bytes) }
         } catch {
-            throw Mistake(description: error.kind == .expectedValue ? "it is not a JSON object" : "\(error)")
+            throw Mistake(error.kind == .expectedValue ? "it is not a JSON object" : "\(error)")
         }
         names = Set(members.names.keys)
         for member in Self.made where names.contains("\(member.name)") {
-            throw Mistake(description: "it has the member \(member.name), which is made for each job; remove it")
+            throw Mistake("it has the member \(member.name), which is made for each job; remove it")
         }
         if let own = members.names["\(JobMember.campaign.name)"], own != campaign {
-            throw Mistake(description: "its member campaign is not \(campaign.printable); remove it")
+            throw Mistake("its member campaign is not \(campaign.printable); remove it")
         }
         if sendAt != nil, names.contains("\(JobMember.sendAt.name)") {
-            throw Mistake(description: "it has the member send_at; remove it, or omit --at")
+            throw Mistake("it has the member send_at; remove it, or omit --at")
         }
         // A file ends with a line feed, which a job in Redis does not need.
         let end = text.readableBytesView.lastIndex(of: UInt8(ascii: "}")) ?? text.readableBytesView.endIndex - 1
