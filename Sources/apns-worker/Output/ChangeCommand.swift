@@ -30,14 +30,14 @@ struct ChangeCommand {
     /// - Throws: an exit code, if the change is not complete.
     @discardableResult
     func run(_ change: some Change, _ desk: Desk) async throws -> ChangeResult? {
-        let plan = try await Self.mapping { try await desk.plan(change) }
+        let plan = try await CommandFailure.mapping { try await desk.plan(change) }
         if isDryRun || plan.isEmpty {
             for part in plan.parts where isJSON || part.count > 0 { try report(part, "would have \(plan.verb) ", plan) }
             for note in plan.notes { Terminal.note(note + "\n") }
             if plan.isEmpty, nothing != 0 { throw ExitCode(nothing) }
             return nil
         }
-        let twins = isConfirmed ? [] : try await Self.mapping { try await desk.twinNotes(of: change) }
+        let twins = isConfirmed ? [] : try await CommandFailure.mapping { try await desk.twinNotes(of: change) }
         if asks(plan) || !twins.isEmpty {
             for note in plan.notes + twins where !isConfirmed { Terminal.note(note + "\n") }
             try Confirmation.demand(plan.question ?? "Change \(plan.subject.shown)?", isGiven: isConfirmed)
@@ -51,7 +51,7 @@ struct ChangeCommand {
         control.progress = { progress.draw($0) }
         control.phase = { progress.enter($0) }
         control.note = { progress.note($0) }
-        let result = try await Self.mapping { try await desk.apply(change, plan, control) }
+        let result = try await CommandFailure.mapping { try await desk.apply(change, plan, control) }
         progress.end()
         for part in result.parts where isJSON || !part.sentence.isEmpty { try report(part, "", plan) }
         for note in result.notes where !isJSON { Terminal.note(note + "\n") }
@@ -116,19 +116,6 @@ struct ChangeCommand {
                 claimed: isOfJobs || isOfRecords ? part.claimed : nil,
                 looked: command.things == .deadLetters ? part.looked : nil, dryRun: command.isDryRun,
                 interrupted: Interruption.isRequested, error: part.error), keys: .convertToSnakeCase)
-    }
-
-    /// Runs `body`, and converts errors of changes and of Redis to those with the matching exit statuses.
-    static func mapping<Result>(_ body: () async throws -> Result) async throws -> Result {
-        do {
-            return try await CommandFailure.mapping(body)
-        } catch let refusal as ChangeRefusal {
-            throw CommandFailure(refusal.kind == .invalid ? .usage : .attention, refusal.message)
-        } catch let error as FieldMistake {
-            throw ValidationError(error.text(.flag))
-        } catch let error as Fleet.Contradiction {
-            throw CommandFailure(.configuration, error.description)
-        }
     }
 
     /// The progress of a command, as one line on a terminal.

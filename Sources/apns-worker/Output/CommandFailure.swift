@@ -84,7 +84,7 @@ extension CommandFailure {
         }
     }
 
-    /// Runs `body`, and converts errors of Redis to those with the matching exit statuses.
+    /// Runs `body`, and converts errors of changes and of Redis to those with the matching exit statuses.
     static func mapping<Result>(_ body: () async throws -> Result) async throws -> Result {
         do {
             return try await body()
@@ -92,6 +92,12 @@ extension CommandFailure {
             throw CommandFailure(error)
         } catch let error as QueueFailure {
             throw CommandFailure(error)
+        } catch let refusal as ChangeRefusal {
+            throw CommandFailure(refusal.kind == .invalid ? .usage : .attention, refusal.message)
+        } catch let error as FieldMistake {
+            throw ValidationError(error.text(.flag))
+        } catch let error as Fleet.Contradiction {
+            throw CommandFailure(.configuration, error.description)
         }
     }
 }

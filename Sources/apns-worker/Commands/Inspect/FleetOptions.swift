@@ -30,7 +30,7 @@ struct FleetOptions: ParsableArguments {
             try await patience.wait { try await client.waitUntilReady(timeout: $0) }
         }
         do {
-            let result = try await ChangeCommand.mapping { try await body(fleet) }
+            let result = try await CommandFailure.mapping { try await body(fleet) }
             await fleet.close()
             return result
         } catch {
