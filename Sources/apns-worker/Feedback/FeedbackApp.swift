@@ -32,11 +32,7 @@ struct FeedbackApp: Sendable {
         trust = app.trust
         connectTimeout = .milliseconds(Int64(app.connectTimeout))
         if let given = settings.given(.feedbackEndpoint) {
-            try given.refuseMistypedEnvironment()
-            guard let endpoint = APNSEndpoint(feedback: given.text) else {
-                throw settings.invalid("\(given.place) is \(given.text); it must be production, sandbox or host:port")
-            }
-            self.endpoint = endpoint
+            endpoint = try given.endpoint { APNSEndpoint(feedback: $0) }
         } else {
             endpoint = app.endpoint.feedback
         }

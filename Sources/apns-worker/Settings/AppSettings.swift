@@ -32,13 +32,7 @@ struct AppSettings {
     func secret(_ file: Setting, _ base64: Setting) throws -> SecretSource? {
         // An app's own value in either form precedes the common one.
         let own = isNamed ? (settings.own(file, app: name), settings.own(base64, app: name)) : (nil, nil)
-        switch own == (nil, nil) ? (settings.given(file), settings.given(base64)) : own {
-        case (nil, nil): return nil
-        case (let path?, nil): return .file(path.text)
-        case (nil, let text?): return .base64(text.text, name: text.place.description)
-        case (let path?, let text?):
-            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both set; omit one of them")
-        }
+        return try own == (nil, nil) ? settings.secret(file, base64) : SettingValue.secret(own.0, own.1)
     }
 
     /// True if a setting in one of its forms is the app's own rather than common.
@@ -106,12 +100,7 @@ struct AppSettings {
             return
         }
         if let given = given(.endpoint) {
-            try given.refuseMistypedEnvironment()
-            let (text, place) = (given.text, given.place)
-            guard let endpoint = app.usesGateway ? APNSEndpoint(gateway: text) : APNSEndpoint(text) else {
-                throw invalid("\(place) is \(text); it must be production, sandbox or host:port")
-            }
-            app.endpoint = endpoint
+            app.endpoint = try given.endpoint { app.usesGateway ? APNSEndpoint(gateway: $0) : APNSEndpoint($0) }
         } else if app.usesGateway {
             app.endpoint = .productionGateway
         }

@@ -28,7 +28,7 @@ struct RedisSettings {
     /// Returns the options of connections to Redis.
     func client() throws -> RedisClientConfiguration {
         var configuration = RedisClientConfiguration()
-        let ca = try authorities()
+        let ca = try settings.secret(.redisCA, .redisCABase64)
         let certificate = settings.text(.redisCertificate).map(SecretSource.file)
         let key = settings.text(.redisCertificateKey).map(SecretSource.file)
         guard ca != nil || certificate != nil || key != nil else { return configuration }
@@ -56,16 +56,6 @@ struct RedisSettings {
             throw CommandFailure(.configuration, "\(error)")
         }
         return configuration
-    }
-
-    private func authorities() throws -> SecretSource? {
-        switch (settings.given(.redisCA), settings.given(.redisCABase64)) {
-        case (nil, nil): nil
-        case (let path?, nil): .file(path.text)
-        case (nil, let text?): .base64(text.text, name: text.place.description)
-        case (let path?, let text?):
-            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both set; omit one of them")
-        }
     }
 
     /// The time for which invalid tokens are kept, in milliseconds; 0 for forever.

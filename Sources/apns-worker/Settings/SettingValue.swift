@@ -1,4 +1,6 @@
+import APNS
 import PrintableText
+import TLS
 
 /// A given value and its place.
 struct SettingValue: Sendable, Equatable {
@@ -9,13 +11,28 @@ struct SettingValue: Sendable, Equatable {
 }
 
 extension SettingValue {
-    /// Rejects a single-label name that resembles `production`, `sandbox` or `development` and would be used as a host name.
-    func refuseMistypedEnvironment() throws {
+    /// Returns the endpoint that the value names. A single-label name that resembles `production`, `sandbox` or `development` is
+    /// refused, because it would be used as a host name.
+    func endpoint(_ read: (String) -> APNSEndpoint?) throws -> APNSEndpoint {
         let known = ["production", "sandbox", "development"]
-        guard !text.contains("."), !text.contains(":"), !known.contains(text.lowercased()),
-            let meant = text.nearest(of: known)
-        else { return }
-        throw CommandFailure(.configuration, "\(place) is \(text); did you mean \(meant)?")
+        if !text.contains("."), !text.contains(":"), !known.contains(text.lowercased()), let meant = text.nearest(of: known) {
+            throw CommandFailure(.configuration, "\(place) is \(text); did you mean \(meant)?")
+        }
+        guard let endpoint = read(text) else {
+            throw CommandFailure(.configuration, "\(place) is \(text); it must be production, sandbox or host:port")
+        }
+        return endpoint
+    }
+
+    /// Returns a secret that is in a file, or in a value as base64.
+    static func secret(_ file: SettingValue?, _ base64: SettingValue?) throws -> SecretSource? {
+        switch (file, base64) {
+        case (nil, nil): nil
+        case (let path?, nil): .file(path.text)
+        case (nil, let text?): .base64(text.text, name: text.place.description)
+        case (let path?, let text?):
+            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both set; omit one of them")
+        }
     }
 
     /// Reads a value. Line ends after it are not a part of it: `echo`, editors and secrets of Kubernetes add them.

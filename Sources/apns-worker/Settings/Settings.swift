@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import PrintableText
+import TLS
 
 /// The settings given by flags, variables and a file, in this order of precedence.
 ///
@@ -91,6 +92,11 @@ struct Settings: Sendable {
     /// Returns the number of a setting; for a duration, the milliseconds.
     func number(_ setting: Setting, app: String? = nil, queue: String? = nil) -> Int? {
         value(setting, app: app, queue: queue).flatMap { Int($0.content) }
+    }
+
+    /// Returns a secret that is in a file, or in another setting as base64.
+    func secret(_ file: Setting, _ base64: Setting) throws -> SecretSource? {
+        try SettingValue.secret(given(file), given(base64))
     }
 
     /// Writes all settings that are members of a configuration to it.

@@ -36,20 +36,13 @@ struct ChannelOptions: ParsableArguments {
     }
 
     private func endpoint(of app: AppConfiguration, _ all: Settings) throws -> APNSEndpoint {
-        guard let given = all.given(.managementEndpoint, app: app.name) else {
-            return app.endpoint.channelManagement
-        }
-        switch given.text {
-        case "production": return .productionChannels
-        case "sandbox", "development": return .sandboxChannels
-        default:
-            try given.refuseMistypedEnvironment()
-            guard let endpoint = APNSEndpoint(given.text) else {
-                throw CommandFailure(
-                    .configuration,
-                    "\(given.place) is \(given.text); it must be host:port, production or sandbox")
+        guard let given = all.given(.managementEndpoint, app: app.name) else { return app.endpoint.channelManagement }
+        return try given.endpoint { text in
+            switch text.lowercased() {
+            case "production": .productionChannels
+            case "sandbox", "development": .sandboxChannels
+            default: APNSEndpoint(text)
             }
-            return endpoint
         }
     }
 
