@@ -58,18 +58,18 @@ struct Setting: Sendable {
     /// True if the setting can be given for all apps or queues at once.
     let canBeCommon: Bool
     /// The ``SettingMember`` that gets the value, if there is one.
-    private let member: (any Sendable)?
+    private var member: (any Sendable)?
     /// The unit of the member, if it differs from the unit of ``SettingContent``.
-    private let memberUnit: DurationUnit?
+    private var memberUnit: DurationUnit?
 
+    /// Creates a setting that ``Settings`` reads by name.
     /// - Parameters:
     ///   - isReloadable: by default true for the settings of apps.
     ///   - flag: replaces the flag that is derived from the path.
-    private init(
-        _ path: String, _ kind: SettingKind, _ section: Section, _ help: String, initial: SettingContent?,
-        otherwise: String?,
-        isSecret: Bool, isReloadable: Bool?, hasFlag: Bool, flag: String?, canBeCommon: Bool, member: (any Sendable)?,
-        memberUnit: DurationUnit?
+    init(
+        _ path: String, _ kind: SettingKind, _ section: Section, _ help: String, initial: SettingContent? = nil,
+        otherwise: String? = nil, isSecret: Bool = false, isReloadable: Bool? = nil, hasFlag: Bool = true,
+        flag: String? = nil, canBeCommon: Bool = true
     ) {
         let members = path.split(separator: ".").map(String.init)
         self.path = members
@@ -84,20 +84,6 @@ struct Setting: Sendable {
         let name = path.map { $0 == "." || $0 == "_" ? "-" : String($0) }.joined()
         self.flag = hasFlag ? "--" + (flag ?? name) : nil
         self.canBeCommon = canBeCommon
-        self.member = member
-        self.memberUnit = memberUnit
-    }
-
-    /// Creates a setting that ``Settings`` reads by name.
-    init(
-        _ path: String, _ kind: SettingKind, _ section: Section, _ help: String, initial: SettingContent? = nil,
-        otherwise: String? = nil, isSecret: Bool = false, isReloadable: Bool? = nil, hasFlag: Bool = true,
-        flag: String? = nil, canBeCommon: Bool = true
-    ) {
-        self.init(
-            path, kind, section, help, initial: initial, otherwise: otherwise, isSecret: isSecret,
-            isReloadable: isReloadable, hasFlag: hasFlag, flag: flag, canBeCommon: canBeCommon, member: nil,
-            memberUnit: nil)
     }
 
     /// Creates a setting that sets a member of a configuration, whose value is the default.
@@ -120,12 +106,12 @@ struct Setting: Sendable {
         self.init(
             path, kind, section, help,
             initial: initial ?? Root.initial[keyPath: keyPath].content?.multiplied(by: scale),
-            otherwise: otherwise, isSecret: false, isReloadable: isReloadable, hasFlag: true, flag: nil,
-            canBeCommon: true,
-            member: SettingMember<Root> { content, root in
-                guard let value = Value(content.divided(by: scale)) else { return }
-                root[keyPath: keyPath] = value
-            }, memberUnit: unit)
+            otherwise: otherwise, isReloadable: isReloadable)
+        memberUnit = unit
+        member = SettingMember<Root> { content, root in
+            guard let value = Value(content.divided(by: scale)) else { return }
+            root[keyPath: keyPath] = value
+        }
     }
 
     /// Writes a value to its member, if this configuration has it.
