@@ -2,10 +2,8 @@ import Logging
 import NIOCore
 import NIOPosix
 import Operations
-import PushJob
 import PushQueue
 import Redis
-import Synchronization
 
 /// A command's connections to Redis. The command reports problems itself, so the clients log nothing.
 struct CommandRedis {
@@ -89,32 +87,5 @@ struct CommandRedis {
                     ?? source.queue(name, weight: nil, place: "the settings", isOnly: false)
                 return (QueueSource(keys: queue.keys, format: queue.format, limits: queue.limits), isGiven)
             }, waitUntilReady: waitUntilReady)
-    }
-}
-
-/// The time for which a command waits for Redis.
-struct RedisPatience: Sendable {
-    static let standard = 10_000
-    /// The time after which an unsuccessful attempt to connect is reported, in milliseconds.
-    private static let silence = 500
-    private static let hasReported = Atomic(false)
-
-    /// The time in milliseconds.
-    var milliseconds = standard
-
-    /// Waits for a client. Reports the problem of the first attempt on standard error, once per process.
-    /// - Parameter ready: waits for at most the given time.
-    func wait(until ready: (TimeAmount) async throws -> Void) async throws {
-        let first = min(Self.silence, milliseconds)
-        do {
-            return try await ready(.milliseconds(Int64(first)))
-        } catch let error as RedisError {
-            if case .authentication = error { throw error }
-            guard first < milliseconds else { throw error }
-            if !Self.hasReported.exchange(true, ordering: .relaxed) {
-                Terminal.note("waiting up to \(DurationText.text(milliseconds)) for Redis: \(error)\n")
-            }
-        }
-        try await ready(.milliseconds(Int64(milliseconds - first)))
     }
 }
