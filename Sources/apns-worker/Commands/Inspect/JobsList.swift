@@ -3,6 +3,24 @@ import Operations
 import PrintableText
 import PushQueue
 
+struct Jobs: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "jobs",
+        abstract: "List, show, cancel, run, move or export unfinished jobs.",
+        discussion: """
+            waiting    in the list, or about to be claimed
+            retrying   failed, and tried again at its time
+            scheduled  until its `send_at`
+            deferred   not sendable now, such as jobs of a paused app; no attempt is spent
+            claimed    held by a worker
+
+            Dead letters have their own commands: `apns-worker dead` and `requeue`.
+            """,
+        subcommands: [
+            JobsList.self, JobsShow.self, JobsCancel.self, JobsRun.self, JobsMove.self, JobsExport.self,
+        ])
+}
+
 struct JobsList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "List or count jobs.",

@@ -1,29 +1,5 @@
 import ArgumentParser
-import NIOCore
 import Operations
-import PrintableText
-import PushJob
-import PushQueue
-import PushWorker
-import Redis
-
-struct Jobs: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "jobs",
-        abstract: "List, show, cancel, run, move or export unfinished jobs.",
-        discussion: """
-            waiting    in the list, or about to be claimed
-            retrying   failed, and tried again at its time
-            scheduled  until its `send_at`
-            deferred   not sendable now, such as jobs of a paused app; no attempt is spent
-            claimed    held by a worker
-
-            Dead letters have their own commands: `apns-worker dead` and `requeue`.
-            """,
-        subcommands: [
-            JobsList.self, JobsShow.self, JobsCancel.self, JobsRun.self, JobsMove.self, JobsExport.self,
-        ])
-}
 
 /// The filters of the commands for jobs.
 struct JobOptions: ParsableArguments {
