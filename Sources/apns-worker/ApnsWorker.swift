@@ -52,17 +52,16 @@ struct ApnsWorker: AsyncParsableCommand {
         signal(SIGCHLD, SIG_DFL)
         Interruption.endProcess()
         let arguments = Array(CommandLine.arguments.dropFirst())
+        let end = CommandEnd(program: Self.self, arguments: arguments)
         DescriptorLimit.raise()
-        if let problem = DescriptorLimit.problem {
-            CommandEnd.afterRunning(CommandFailure(.configuration, problem), arguments)
-        }
+        if let problem = DescriptorLimit.problem { end.afterRunning(CommandFailure(.configuration, problem)) }
         var command: any ParsableCommand
         do {
-            if try HelpText.answers(arguments) { return }
-            _ = try CommandNames.find(arguments)
+            if try HelpText.answers(arguments, of: Self.self) { return }
+            _ = try CommandNames.find(arguments, in: Self.self)
             command = try await asyncParseAsRoot(arguments)
         } catch {
-            CommandEnd.afterParsing(error, arguments)
+            end.afterParsing(error)
         }
         do {
             if var asynchronous = command as? any AsyncParsableCommand {
@@ -72,7 +71,7 @@ struct ApnsWorker: AsyncParsableCommand {
             }
             try Terminal.checkOutput()
         } catch {
-            CommandEnd.afterRunning(error, arguments)
+            end.afterRunning(error)
         }
     }
 }

@@ -4,33 +4,36 @@ import PrintableText
 import Redis
 
 /// The end of a command that did not succeed: its message and exit status.
-enum CommandEnd {
+struct CommandEnd {
+    let program: any ParsableCommand.Type
+    let arguments: [String]
+
     /// Ends the process because of an error in the command line, or because of a request such as `--help`.
-    static func afterParsing(_ error: any Error, _ arguments: [String]) -> Never {
-        guard ApnsWorker.exitCode(for: error) == .success else {
+    func afterParsing(_ error: any Error) -> Never {
+        guard program.exitCode(for: error) == .success else {
             if let error = error as? CommandFailure { end(error.status.rawValue, "Error: \(error.message)") }
-            if isCheck(arguments) { end(NagiosStatus.unknown, ApnsWorker.message(for: error)) }
-            end(ExitStatus.usage.rawValue, ApnsWorker.fullMessage(for: error))
+            if isCheck { end(NagiosStatus.unknown, program.message(for: error)) }
+            end(ExitStatus.usage.rawValue, program.fullMessage(for: error))
         }
         answer(error)
     }
 
     /// Prints the answer to a request such as `--help`.
-    private static func answer(_ request: any Error) -> Never {
+    private func answer(_ request: any Error) -> Never {
         let isTerminal = isatty(STDOUT_FILENO) == 1
-        print(ApnsWorker.fullMessage(for: request, columns: isTerminal ? nil : HelpText.columns))
+        print(program.fullMessage(for: request, columns: isTerminal ? nil : HelpText.columns))
         Glibc.exit(EXIT_SUCCESS)
     }
 
     /// Ends the process because of an error of the command.
-    static func afterRunning(_ error: any Error, _ arguments: [String]) -> Never {
+    func afterRunning(_ error: any Error) -> Never {
         if let failure = failure(error) {
-            if isCheck(arguments) {
+            if isCheck {
                 end(failure.status == .unavailable ? .critical : .unknown, failure.message)
             }
             end(failure.status.rawValue, "Error: \(failure.message)")
         }
-        if ApnsWorker.exitCode(for: error) == .success { answer(error) }
+        if program.exitCode(for: error) == .success { answer(error) }
         if let error = error as? ExitCode {
             do { try Terminal.checkOutput() } catch let failure as CommandFailure {
                 end(failure.status.rawValue, "Error: \(failure.message)")
@@ -39,10 +42,10 @@ enum CommandEnd {
             }
             Glibc.exit(error.rawValue)
         }
-        end(ApnsWorker.exitCode(for: error).rawValue, ApnsWorker.fullMessage(for: error))
+        end(program.exitCode(for: error).rawValue, program.fullMessage(for: error))
     }
 
-    private static func failure(_ error: any Error) -> CommandFailure? {
+    private func failure(_ error: any Error) -> CommandFailure? {
         switch error {
         case let error as CommandFailure: error
         case let error as RedisError: CommandFailure(error)
@@ -53,17 +56,15 @@ enum CommandEnd {
     }
 
     /// True for `status --check`, which must always answer with one line on standard output.
-    private static func isCheck(_ arguments: [String]) -> Bool {
-        arguments.first == "status" && arguments.contains("--check")
-    }
+    private var isCheck: Bool { arguments.first == "status" && arguments.contains("--check") }
 
-    private static func end(_ status: NagiosStatus, _ message: String) -> Never {
+    private func end(_ status: NagiosStatus, _ message: String) -> Never {
         let line = message.withoutSecrets.split(separator: "\n").first.map(String.init) ?? ""
         Terminal.print("\(status.word): \(line)\n")
         Glibc.exit(status.rawValue)
     }
 
-    private static func end(_ status: Int32, _ message: String) -> Never {
+    private func end(_ status: Int32, _ message: String) -> Never {
         Terminal.note(message.withoutSecrets + "\n")
         Glibc.exit(status)
     }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import Operations
 import PrintableText
 import PushJob
@@ -15,11 +16,13 @@ enum CommandNames {
         return name
     }
 
-    /// Returns the command named by arguments.
+    /// Returns the command of a program that arguments name.
     /// - Throws: a usage error that suggests a command, if a name is unknown.
-    static func find(_ arguments: [String]) throws -> (command: any ParsableCommand.Type, path: [String]) {
-        var command: any ParsableCommand.Type = ApnsWorker.self
-        var path: [String] = []
+    static func find(
+        _ arguments: [String], in program: any ParsableCommand.Type
+    ) throws -> any ParsableCommand.Type {
+        var command = program
+        var path = [name(program)]
         for argument in arguments {
             let children = command.configuration.subcommands
             guard !children.isEmpty, !argument.hasPrefix("-") else { break }
@@ -28,20 +31,19 @@ enum CommandNames {
                 if command.configuration.defaultSubcommand != nil { break }
                 let names =
                     children.filter { $0.configuration.shouldDisplay }.map { name($0) }
-                    + (path.isEmpty ? ["help"] : [])
+                    + (path.count == 1 ? ["help"] : [])
                 throw unknown(argument, path, names)
             }
             command = child
             path.append(argument)
         }
-        return (command, path)
+        return command
     }
 
     private static func unknown(_ name: String, _ path: [String], _ names: [String]) -> CommandFailure {
-        let program = ([Self.name(ApnsWorker.self)] + path).joined(separator: " ")
         let meant = name.nearest(of: names).map { "; did you mean `\($0)`?" } ?? "."
         return CommandFailure(
-            .usage, "unknown command `\(name.printable)`\(meant) `\(program) --help` lists the commands")
+            .usage, "unknown command `\(name.printable)`\(meant) `\(path.joined(separator: " ")) --help` lists the commands")
     }
 }
 
@@ -50,7 +52,7 @@ enum HelpText {
     static let columns = 100
 
     /// Prints the help requested by `help …` and returns true; returns false for other arguments.
-    static func answers(_ arguments: [String]) throws -> Bool {
+    static func answers(_ arguments: [String], of program: any ParsableCommand.Type) throws -> Bool {
         guard arguments.first == "help" else { return false }
         let names = arguments.dropFirst().filter { !$0.hasPrefix("-") }
         if let topic = names.first.flatMap(HelpTopic.init(rawValue:)) {
@@ -59,14 +61,14 @@ enum HelpText {
         }
         let command: any ParsableCommand.Type
         do {
-            command = try CommandNames.find(Array(names)).command
+            command = try CommandNames.find(Array(names), in: program)
         } catch let error as CommandFailure {
             guard let topic = names.first?.nearest(of: HelpTopic.allCases.map(\.rawValue)), names.count == 1 else {
                 throw error
             }
             throw CommandFailure(.usage, "no help on `\(names[0].printable)`; did you mean `help \(topic)`?")
         }
-        print(ApnsWorker.helpMessage(for: command, columns: StatusScreen().isTerminal ? nil : columns))
+        print(program.helpMessage(for: command, columns: isatty(STDOUT_FILENO) == 1 ? nil : columns))
         return true
     }
 }
@@ -198,7 +200,7 @@ enum HelpTopic: String, CaseIterable {
 
 /// The members of a job with their descriptions, from its JSON Schema and in its order.
 private struct JobSchemaText {
-    private struct Schema: Decodable {
+    private struct Document: Decodable {
         struct Member: Decodable { let description: String? }
         let properties: [String: Member]
     }
@@ -206,7 +208,7 @@ private struct JobSchemaText {
     let members: [(name: String, description: String)]
 
     init(_ text: String) {
-        guard let schema = try? JSONDecoder().decode(Schema.self, from: Data(text.utf8)) else {
+        guard let schema = try? JSONDecoder().decode(Document.self, from: Data(text.utf8)) else {
             members = []
             return
         }
