@@ -168,3 +168,136 @@ struct Feedback: AsyncParsableCommand {
         return try FeedbackSpill(path: path, redis: destination)
     }
 }
+
+/// Reads the feedback services once, or periodically until the process receives a signal to end.
+final class FeedbackService: Service {
+    private let choices: [FeedbackApp.Choice]
+    private let options: Feedback
+    private let context: FeedbackDrain.Context
+    private let interval: TimeAmount?
+    /// True if the last round failed.
+    let hasFailed = Atomic(false)
+
+    init(
+        _ choices: [FeedbackApp.Choice], _ options: Feedback, _ context: FeedbackDrain.Context,
+        every interval: TimeAmount?
+    ) {
+        (self.choices, self.options, self.context, self.interval) = (choices, options, context, interval)
+    }
+
+    func run() async throws {
+        let stop = context.stop
+        try await withGracefulShutdownHandler {
+            guard options.from == nil, let interval else { return try await ask() }
+            var schedule = FeedbackSchedule(interval: interval, now: .now(), random: Double.random(in: 0..<1))
+            while true {
+                let pause = schedule.next - .now()
+                await cancelWhenGracefulShutdown {
+                    do {
+                        try await Task.sleep(for: .nanoseconds(max(0, pause.nanoseconds)))
+                    } catch {
+                        // The process must end.
+                    }
+                }
+                if stop.isStopped { break }
+                try await ask()
+                schedule.finished(now: .now())
+            }
+        } onGracefulShutdown: {
+            stop.stop()
+        }
+    }
+
+    private func ask() async throws {
+        var context = context
+        context.progress = FeedbackProgress()
+        let patience = Duration.nanoseconds(context.silence.nanoseconds)
+        if options.list {
+            context.outputs.list = LineOutput(
+                STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: context.stop)
+        }
+        context.outputs.command = options.exec.map {
+            ExecCommand($0, variables: options.execEnv, patience: patience, stop: context.stop)
+        }
+        let report: FeedbackRoundReport
+        if let path = options.from {
+            var file = FeedbackFile(path, context)
+            report = FeedbackRoundReport(apps: [await file.run()])
+        } else {
+            report = await round(context)
+        }
+        hasFailed.store(!report.isGood, ordering: .relaxed)
+        try printReport(report)
+    }
+
+    /// Writes the records that an earlier run left in the spill file to Redis. Then reads the feedback services of all apps once,
+    /// concurrently, so that a slow one does not delay the others.
+    private func round(_ context: FeedbackDrain.Context) async -> FeedbackRoundReport {
+        var report = FeedbackRoundReport(apps: [])
+        if await context.spill.hasLeftovers, let path = context.spill.path {
+            var file = FeedbackFile(path, context)
+            report.apps.append(await file.run())
+            if report.isGood { await context.spill.leftoversAreWritten() }
+        }
+        // If the leftovers were not written, the services are not read, so they keep their records.
+        if report.isGood { report.apps += await drainAll(context) }
+        report.exec = await context.outputs.command?.finish()
+        if let list = context.outputs.list, let failure = await list.failure {
+            report.listError = "standard output: \(failure); \(await list.lostLines) records are not listed"
+        }
+        return report
+    }
+
+    private func drainAll(_ context: FeedbackDrain.Context) async -> [FeedbackReport] {
+        let showsProgress = !options.quiet && !options.json && isatty(STDERR_FILENO) == 1
+        let drawing = showsProgress ? Task { await draw(context.progress) } : nil
+        let reports = await withTaskGroup(of: (Int, FeedbackReport).self) { group in
+            for (index, choice) in choices.enumerated() {
+                group.addTask {
+                    switch choice.app {
+                    case .failure(let error):
+                        var report = FeedbackReport(app: choice.name)
+                        report.error = error.message
+                        return (index, report)
+                    case .success(let app):
+                        var drain = FeedbackDrain(app, context)
+                        return (index, await drain.run())
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        drawing?.cancel()
+        await drawing?.value
+        return reports.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+
+    private func draw(_ progress: FeedbackProgress) async {
+        var drawn = ""
+        while !Task.isCancelled {
+            let apps = choices.count == 1 ? choices[0].name : "\(choices.count) apps"
+            let line = "\(apps): \(progress.records) records read"
+            if line != drawn { Terminal.note("\r\(line)\u{1B}[K") }
+            drawn = line
+            do { try await Task.sleep(for: .milliseconds(100)) } catch { break }
+        }
+        Terminal.note("\r\u{1B}[K")
+    }
+
+    private func printReport(_ report: FeedbackRoundReport) throws {
+        for app in report.apps {
+            if let error = app.error { Terminal.note("\(app.app): FAILED: \(error)\n") }
+        }
+        if let error = report.exec?.error { Terminal.note("--exec: FAILED: \(error)\n") }
+        if let error = report.listError { Terminal.note("--list: FAILED: \(error)\n") }
+        if options.json {
+            if !options.quiet || report.apps.contains(where: \.isEventful) { print(try report.json()) }
+        } else {
+            for app in report.apps
+            where app.records > 0 || app.incompleteBytes > 0 || (app.error == nil && !options.quiet) {
+                // With --list, standard output is for the records.
+                if options.list { Terminal.note("\(app.line)\n") } else { print(app.line) }
+            }
+        }
+    }
+}

@@ -2,7 +2,6 @@ import ArgumentParser
 import Dashboard
 import NIOCore
 import Operations
-import PushJob
 import PushQueue
 import Redis
 
@@ -32,39 +31,6 @@ struct Campaign: AsyncParsableCommand {
             CampaignLimit.self,
             CampaignGuardCommand.self, CampaignCancel.self, CampaignRequeue.self,
         ])
-}
-
-/// The campaign for a command, and its queues.
-struct CampaignOptions: ParsableArguments {
-    @Argument(help: "Name of the campaign.") var campaign: String
-
-    @OptionGroup(title: "Queues") var fleet: FleetOptions
-
-    func validate() throws {
-        guard JobLabels.isCampaign(campaign) else {
-            throw ValidationError("the name of a campaign has 1 to 100 bytes, and no control characters")
-        }
-    }
-
-    /// Runs `body` with all queues, or with those of `--queue`.
-    func withQueues(_ body: (Fleet, [QueueKeys]) async throws -> Void) async throws {
-        try await fleet.withFleet { fleet in try await body(fleet, fleet.notedQueues()) }
-    }
-
-    /// Reads the campaign in the queues that know it. If no queue does, reports that with the latest campaigns.
-    /// - Parameter unread: gets the queues that can't be read; they are also reported.
-    /// - Throws: an exit code if no queue knows it; `RedisError` if no queue can be read.
-    func read(_ fleet: Fleet, _ queues: [QueueKeys], _ unread: inout UnreadParts) async throws -> [CampaignStatus] {
-        let found = try await CampaignStatus.read(campaign, in: queues, fleet, &unread)
-        unread.report()
-        guard found.isEmpty else { return found }
-        let known = try await CampaignStatus.latest(20, in: queues, fleet, &unread).map(\.campaign.shown)
-        Terminal.note(
-            "no queue knows a campaign \(campaign.shown)"
-                + (known.isEmpty
-                    ? "; there are none\n" : "; the latest are \(known.prefix(10).joined(separator: ", "))\n"))
-        throw ExitCode(1)
-    }
 }
 
 struct CampaignList: AsyncParsableCommand {
