@@ -12,19 +12,6 @@ struct Device: ParsableCommand {
         abstract: "Show, export or forget everything about a device token.",
         discussion: "`apns-worker device TOKEN` is `apns-worker device show TOKEN`.",
         subcommands: [DeviceShow.self, DeviceExportCommand.self, DeviceForget.self], defaultSubcommand: DeviceShow.self)
-
-    /// Returns the hex of a device token in an argument.
-    static func hex(_ token: String) throws -> String {
-        guard !TokenText.isShortened(token) else {
-            throw ValidationError(
-                "\(token.printable) is the beginning of a token; a device token has 64 hex digits or more")
-        }
-        do {
-            return String(buffer: try DeviceToken(token).hex)
-        } catch {
-            throw ValidationError("\(error)")
-        }
-    }
 }
 
 struct DeviceShow: AsyncParsableCommand {
@@ -49,7 +36,7 @@ struct DeviceShow: AsyncParsableCommand {
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
-        if beginning == nil { _ = try Device.hex(token) }
+        if beginning == nil { _ = try DeviceToken.hex(ofArgument: token) }
     }
 
     /// The search for the token, if only its beginning is given.
@@ -57,7 +44,7 @@ struct DeviceShow: AsyncParsableCommand {
 
     /// Returns the hex of the token: the argument, or the only token in Redis that begins with it.
     private func found(_ settings: Settings) async throws -> String {
-        guard var matches = beginning else { return try Device.hex(token) }
+        guard var matches = beginning else { return try DeviceToken.hex(ofArgument: token) }
         _ = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             try await matches.search(fleet.jobs(of: keys), for: nil)
         }
@@ -104,10 +91,10 @@ struct DeviceExportCommand: AsyncParsableCommand {
 
     @Argument(help: "Device token, in hex or base64.") var token: String
 
-    func validate() throws { _ = try Device.hex(token) }
+    func validate() throws { _ = try DeviceToken.hex(ofArgument: token) }
 
     func run() async throws {
-        var export = DeviceExport(try Device.hex(token))
+        var export = DeviceExport(try DeviceToken.hex(ofArgument: token))
         try await FleetOptions.withFleet(queue.settings(), searches: false) { try await export.read($0) }
         // An export is complete, or fails.
         try await QueueChoice.withListed(queue) { fleet, queues in

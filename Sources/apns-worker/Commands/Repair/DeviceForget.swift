@@ -1,6 +1,8 @@
 import APNS
 import ArgumentParser
+import NIOCore
 import Operations
+import PrintableText
 import PushQueue
 
 struct DeviceForget: AsyncParsableCommand {
@@ -44,7 +46,7 @@ struct DeviceForget: AsyncParsableCommand {
         if let part = token.first(where: TokenText.isShortened) {
             throw ValidationError(ForgetDevices.refusal(of: part))
         }
-        for text in token { _ = try Device.hex(text) }
+        for text in token { _ = try DeviceToken.hex(ofArgument: text) }
         try Confirmation.check(isGiven: dryRun || yes)
     }
 
@@ -62,5 +64,21 @@ struct DeviceForget: AsyncParsableCommand {
         }
         try await ChangeCommand(isJSON: json, isDryRun: dryRun, isConfirmed: yes, things: .records)
             .run(queue.settings(), queues: true) { _ in change }
+    }
+}
+
+extension DeviceToken {
+    /// Returns the hex of a whole device token.
+    /// - Throws: a usage error.
+    static func hex(ofArgument token: String) throws -> String {
+        guard !TokenText.isShortened(token) else {
+            throw ValidationError(
+                "\(token.printable) is the beginning of a token; a device token has 64 hex digits or more")
+        }
+        do {
+            return String(buffer: try DeviceToken(token).hex)
+        } catch {
+            throw ValidationError("\(error)")
+        }
     }
 }
