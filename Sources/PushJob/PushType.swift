@@ -200,6 +200,26 @@ public struct PushType: Hashable, Sendable {
     /// notification requests to APNs").
     public static let maximumBroadcastSize = 5120
 
+    /// The push type that the members of a payload show. `content-changed` is for widgets and for controls, so it is `nil` unless the
+    /// topic decides.
+    /// - Parameter topic: the push type of the topic's suffix.
+    public init?(of facts: PayloadFacts, topic: @autoclosure () -> PushType?) {
+        if facts.isLiveActivity {
+            self = .liveactivity
+        } else if !facts.named.isDisjoint(with: .visible) {
+            self = .alert
+        } else if facts.valid.contains(.contentAvailable) {
+            // Apple, "Pushing background updates to your App".
+            self = .background
+        } else if facts.valid.contains(.contentChanged) {
+            let topic = topic()
+            guard let topic, topic == .widgets || topic == .controls else { return nil }
+            self = topic
+        } else {
+            self = facts.valid.contains(.mdm) ? .mdm : .alert
+        }
+    }
+
     /// True if a mistake in a payload concerns this type.
     public func tellsOf(_ mistake: MemberMistake) -> Bool {
         switch mistake.kind {
@@ -207,49 +227,6 @@ public struct PushType: Hashable, Sendable {
         case .unknown: !row.hasOwnMembers
         case .value, .repeat: true
         }
-    }
-}
-
-extension PayloadFacts {
-    /// Returns the push type that the payload's members show. `content-changed` is for widgets and for controls, so it is `nil` unless the
-    /// topic decides.
-    /// - Parameter topic: the push type of the topic's suffix.
-    public func pushType(topic: @autoclosure () -> PushType?) -> PushType? {
-        if isLiveActivity { return .liveactivity }
-        guard named.isDisjoint(with: .visible) else { return .alert }
-        // Apple, "Pushing background updates to your App".
-        if valid.contains(.contentAvailable) { return .background }
-        if valid.contains(.contentChanged) {
-            let topic = topic()
-            return topic == .widgets || topic == .controls ? topic : nil
-        }
-        return valid.contains(.mdm) ? .mdm : .alert
-    }
-
-    /// True if `aps` has `event` (`start`, `update` or `end`) beside `content-state` or `timestamp`, or any `event` beside both:
-    /// an app may have data of its own with these names.
-    private var isLiveActivity: Bool {
-        guard named.contains(.event) else { return false }
-        return event != nil
-            ? !valid.isDisjoint(with: [.contentState, .timestamp])
-            : valid.isSuperset(of: [.contentState, .timestamp])
-    }
-}
-
-extension Job {
-    /// The push type of a job that names none; `nil` if it is for either widgets or controls.
-    public var inferredPushType: PushType? {
-        // Broadcasts are for Live Activities alone.
-        guard channel == nil else { return .liveactivity }
-        if traits.contains(.shortForms) {
-            if traits.contains(.mdm) {
-                if facts.named.contains(.mdm) { return .mdm }
-            } else if !facts.named.isDisjoint(with: [.event, .contentState]) {
-                return .liveactivity
-            }
-        }
-        let type = facts.pushType(topic: topic.flatMap { PushType.parts(ofTopic: String(buffer: text($0))).type })
-        return type == .mdm && traits.contains(.shortForms) ? .alert : type
     }
 }
 

@@ -87,4 +87,18 @@ public enum DurationText {
     public static func range(_ milliseconds: ClosedRange<Int>) -> String {
         "a duration from \(text(milliseconds.lowerBound)) to \(text(milliseconds.upperBound))"
     }
+
+    // MARK: Durations in jobs, in whole seconds
+
+    /// The range of `unique_for` in seconds: up to 30 days, because each reservation is a key in Redis' memory.
+    public static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
+
+    /// - Returns: nil if the text is not a duration.
+    public static func seconds(_ text: String) -> Int64? {
+        milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
+    }
+
+    static func seconds(_ text: UnsafeRawBufferPointer) -> Int64? {
+        milliseconds(text, smallest: .seconds).map { Int64($0 / 1000) }
+    }
 }

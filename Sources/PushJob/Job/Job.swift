@@ -220,4 +220,41 @@ public struct Job: Sendable {
             }
         }
     }
+
+    // MARK: Times
+
+    /// Returns the `apns-expiration` in seconds since 1970; `nil` if the job does not specify one.
+    public func expirationSecond(firstSeen: Int64) -> Int64? {
+        switch expiration {
+        case nil: nil
+        case .epoch(let second): second
+        case .after(let seconds): made(firstSeen: firstSeen) / 1000 + seconds
+        }
+    }
+
+    /// The maximum difference of a producer's clock, in milliseconds.
+    public static let clockTolerance: Int64 = 300_000
+
+    /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, or `firstSeen` if that is missing or in
+    /// the future. If a producer's clock is years ahead, a duration of an hour would otherwise end in years.
+    public func made(firstSeen: Int64) -> Int64 {
+        enqueuedAt.map { $0 > firstSeen + Self.clockTolerance ? firstSeen : $0 } ?? firstSeen
+    }
+
+    // MARK: The push type
+
+    /// The push type of a job that names none; `nil` if it is for either widgets or controls.
+    public var inferredPushType: PushType? {
+        // Broadcasts are for Live Activities alone.
+        guard channel == nil else { return .liveactivity }
+        if traits.contains(.shortForms) {
+            if traits.contains(.mdm) {
+                if facts.named.contains(.mdm) { return .mdm }
+            } else if !facts.named.isDisjoint(with: [.event, .contentState]) {
+                return .liveactivity
+            }
+        }
+        let type = PushType(of: facts, topic: topic.flatMap { PushType.parts(ofTopic: String(buffer: text($0))).type })
+        return type == .mdm && traits.contains(.shortForms) ? .alert : type
+    }
 }

@@ -361,7 +361,7 @@ struct JobReader {
 
     private mutating func expiration() throws(JSONError) -> Expiration? {
         guard scanner.next == UInt8(ascii: "\"") else {
-            return try scanner.integer(in: 0...Expiration.latestEpoch).map { .epoch($0) }
+            return try scanner.integer(in: 0...JobTime.latestSecond).map { .epoch($0) }
         }
         return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { text in
             if let seconds = DurationText.seconds(text) { return .after(seconds: seconds) }

@@ -85,6 +85,29 @@ public enum JobTime {
     }
 }
 
+/// The time until which APNs should try to deliver a notification.
+public enum Expiration: Equatable, Sendable {
+    /// A time in seconds since 1970; 0 means one attempt and no storing (Apple: "Sending notification requests to
+    /// APNs", `apns-expiration`).
+    case epoch(Int64)
+    /// A number of seconds after the job was enqueued.
+    case after(seconds: Int64)
+
+    /// Parses the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
+    /// - Returns: nil for any other text.
+    public init?(_ text: String) {
+        if let second = Int64(text), (0...JobTime.latestSecond).contains(second) {
+            self = .epoch(second)
+        } else if let seconds = DurationText.seconds(text) {
+            self = .after(seconds: seconds)
+        } else {
+            // A number with a fraction is a valid time, but not a whole second.
+            guard text.contains(":"), let time = JobTime.milliseconds(text) else { return nil }
+            self = .epoch(time / 1000)
+        }
+    }
+}
+
 private struct Reader {
     let text: UnsafeRawBufferPointer
     var position = 0

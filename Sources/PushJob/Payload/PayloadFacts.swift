@@ -78,6 +78,15 @@ public struct PayloadFacts: Equatable, Sendable {
         self = facts
     }
 
+    /// True if `aps` has `event` (`start`, `update` or `end`) beside `content-state` or `timestamp`, or any `event` beside both:
+    /// an app may have data of its own with these names.
+    var isLiveActivity: Bool {
+        guard named.contains(.event) else { return false }
+        return event != nil
+            ? !valid.isDisjoint(with: [.contentState, .timestamp])
+            : valid.isSuperset(of: [.contentState, .timestamp])
+    }
+
     // MARK: Reading
 
     /// Reads a payload as a producer wrote it.

@@ -222,3 +222,130 @@ extension PayloadValue {
         return true
     }
 }
+
+/// The members of values that are objects: of an alert, of the texts in it, and of a sound.
+///
+/// Sources: Apple, "Generating a remote notification" (tables of the dictionaries `alert` and `sound`); "Configuring Safari Push
+/// Notifications" (`action`); "Starting and updating Live Activities with ActivityKit push notifications" (`sound` in an alert, and a title
+/// or body that is an object with a key and arguments). iOS ignores `summary-arg` and `summary-arg-count` since version 15.
+public enum PayloadPart: UInt8, CaseIterable, Sendable {
+    case title, subtitle, body, launchImage
+    case titleLocKey, titleLocArgs, subtitleLocKey, subtitleLocArgs, locKey, locArgs
+    case action, actionLocKey, alertSound, summaryArgument, summaryArgumentCount
+    // Of a sound.
+    case critical, name, volume
+
+    /// Apple's name. A job can spell it with `_` or `-`.
+    public var appleName: StaticString {
+        switch self {
+        case .title: "title"
+        case .subtitle: "subtitle"
+        case .body: "body"
+        case .launchImage: "launch-image"
+        case .titleLocKey: "title-loc-key"
+        case .titleLocArgs: "title-loc-args"
+        case .subtitleLocKey: "subtitle-loc-key"
+        case .subtitleLocArgs: "subtitle-loc-args"
+        case .locKey: "loc-key"
+        case .locArgs: "loc-args"
+        case .action: "action"
+        case .actionLocKey: "action-loc-key"
+        case .alertSound: "sound"
+        case .summaryArgument: "summary-arg"
+        case .summaryArgumentCount: "summary-arg-count"
+        case .critical: "critical"
+        case .name: "name"
+        case .volume: "volume"
+        }
+    }
+
+    public var value: PayloadValue {
+        switch self {
+        case .title, .subtitle, .body: .localizedText
+        case .titleLocArgs, .subtitleLocArgs, .locArgs: .texts
+        case .summaryArgumentCount: .count
+        case .critical: .zeroOrOne
+        case .volume: .fraction
+        case .launchImage, .titleLocKey, .subtitleLocKey, .locKey, .action, .actionLocKey, .alertSound,
+            .summaryArgument, .name:
+            .text
+        }
+    }
+
+    /// True if a device shows its text.
+    var isShown: Bool {
+        switch self {
+        case .title, .subtitle, .body, .titleLocKey, .subtitleLocKey, .locKey: true
+        default: false
+        }
+    }
+
+    /// Its name as it is spelled in a job or a payload.
+    func name(in dialect: PayloadDialect) -> String {
+        dialect == .job ? "\(appleName)".replacing("-", with: "_") : "\(appleName)"
+    }
+
+    /// Reads the name of an object's member, and moves to its value.
+    static func read(
+        _ scanner: inout JSONScanner, among parts: PayloadParts, in dialect: PayloadDialect
+    ) throws(JSONError) -> PayloadPart? {
+        JSONText.withCharacters(of: try scanner.name(), in: scanner.bytes) { named($0, among: parts, in: dialect) }
+    }
+
+    /// Returns the part with a name, if it is one of `parts`.
+    /// - Parameter name: without escapes.
+    @inline(__always)
+    static func named(
+        _ name: UnsafeRawBufferPointer, among parts: PayloadParts, in dialect: PayloadDialect
+    ) -> PayloadPart? {
+        let candidate: PayloadPart
+        switch name.count {
+        case 4: candidate = name[0] == UInt8(ascii: "b") ? .body : .name
+        case 5: candidate = name[0] == UInt8(ascii: "t") ? .title : .alertSound
+        case 6: candidate = name[0] == UInt8(ascii: "a") ? .action : .volume
+        case 7: candidate = .locKey
+        case 8:
+            candidate =
+                name[0] == UInt8(ascii: "s") ? .subtitle : name[0] == UInt8(ascii: "l") ? .locArgs : .critical
+        case 11: candidate = .summaryArgument
+        case 12: candidate = .launchImage
+        case 13: candidate = .titleLocKey
+        case 14: candidate = name[0] == UInt8(ascii: "t") ? .titleLocArgs : .actionLocKey
+        case 16: candidate = .subtitleLocKey
+        case 17: candidate = name[2] == UInt8(ascii: "b") ? .subtitleLocArgs : .summaryArgumentCount
+        default: return nil
+        }
+        return parts.contains(candidate) && candidate.isSpelled(name, in: dialect) ? candidate : nil
+    }
+
+    private func isSpelled(_ candidate: UnsafeRawBufferPointer, in dialect: PayloadDialect) -> Bool {
+        guard candidate.count == appleName.utf8CodeUnitCount else { return false }
+        if candidate.isEqual(to: appleName) { return true }
+        guard dialect == .job else { return false }
+        for (index, byte) in candidate.enumerated() {
+            let expected = appleName.utf8Start[index]
+            if byte != expected, expected != UInt8(ascii: "-") || byte != UInt8(ascii: "_") { return false }
+        }
+        return true
+    }
+}
+
+/// A set of ``PayloadPart``.
+public struct PayloadParts: OptionSet, Sendable {
+    public let rawValue: UInt32
+
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    private init(_ part: PayloadPart) { rawValue = 1 &<< UInt32(part.rawValue) }
+
+    /// The parts before those of a sound.
+    static let alert = PayloadParts(rawValue: PayloadParts(.critical).rawValue &- 1)
+    static let localizedText = PayloadParts(.locKey).union(PayloadParts(.locArgs))
+    static let sound = PayloadParts(.critical).union(PayloadParts(.name)).union(PayloadParts(.volume))
+
+    @inline(__always)
+    func contains(_ part: PayloadPart) -> Bool { rawValue & PayloadParts(part).rawValue != 0 }
+
+    @inline(__always)
+    mutating func insert(_ part: PayloadPart) { formUnion(PayloadParts(part)) }
+}

@@ -58,7 +58,7 @@ struct PayloadReader {
     func kind(pushType: String?, topic: String?) -> PushType {
         if let pushType { return PushType(pushType) ?? .other }
         if let type = PushType.parts(ofTopic: topic ?? "").type { return type }
-        return payloadFacts.map { $0.pushType(topic: nil) ?? .widgets } ?? .alert
+        return payloadFacts.map { PushType(of: $0, topic: nil) ?? .widgets } ?? .alert
     }
 
     var badge: Int64? { aps?["badge"]?.integer }
