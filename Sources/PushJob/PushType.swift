@@ -221,7 +221,7 @@ public struct PushType: Hashable, Sendable {
     }
 
     /// True if a mistake in a payload concerns this type.
-    public func tellsOf(_ mistake: MemberMistake) -> Bool {
+    public func isConcerned(by mistake: MemberMistake) -> Bool {
         switch mistake.kind {
         case .noAPS: row.needsAPS
         case .unknown: !row.hasOwnMembers

@@ -96,7 +96,7 @@ final class RoutedApp {
             topic: NotificationRules.Topic(topic), second: max(firstSeen, job.sendAt ?? 0) / 1000)
         try NotificationRules.check(subject, job.facts, &payload, second: firstSeen / 1000, report: note)
         if job.facts.mayHaveMistakes, readsMistakes || isStrict, !subject.isOfNoApp {
-            for mistake in job.mistakes where pushType.tellsOf(mistake) { try note(Hint(mistake)) }
+            for mistake in job.mistakes where pushType.isConcerned(by: mistake) { try note(Hint(mistake)) }
         }
         if readsMistakes, job.topic != nil, let hint = suffixHint(topic, pushType) { report(hint) }
         // In one expression, because the compiler copies a large value that is changed afterwards.

@@ -21,7 +21,7 @@ struct NotificationRulesTests {
         do throws(Reason) {
             let job = try read(payload)
             try NotificationRules.check(subject, job.facts, &buffer, second: 7) { first = first ?? $0 }
-            for mistake in job.mistakes where type.tellsOf(mistake) && !subject.isOfNoApp {
+            for mistake in job.mistakes where type.isConcerned(by: mistake) && !subject.isOfNoApp {
                 first = first ?? Hint(mistake)
             }
             return (nil, first, String(buffer: buffer))
