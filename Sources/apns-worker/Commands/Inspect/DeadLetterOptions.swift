@@ -56,40 +56,6 @@ struct DeadLetterOptions: ParsableArguments {
     }
 }
 
-struct DeadLetterChangeOptions: ParsableArguments {
-    @Flag(help: "All dead letters of the queue.") var all = false
-
-    @Flag(help: "All queues that are configured, or else all in Redis.") var allQueues = false
-
-    @Flag(help: "Continue if no queue has the name.") var force = false
-
-    @Option(help: ArgumentHelp("Maximum number; the oldest are changed first.", valueName: "number")) var limit: Int?
-
-    @Flag(help: "Show what would be changed, and change nothing.") var dryRun = false
-
-    @Flag(help: "Do not ask for confirmation.") var yes = false
-
-    @Flag(help: "Print the result as JSON, an object per queue.") var json = false
-
-    /// Reads a change of dead letters, so that mistakes are reported before anything else is done.
-    func check(_ kind: DeadLettersChange.Kind, _ fields: Fields) throws {
-        _ = try readingFlags { () throws(FieldMistake) in try DeadLettersChange(kind, fields, now: Moment.now) }
-    }
-
-    func run(
-        _ kind: DeadLettersChange.Kind, _ fields: Fields, _ queue: QueueOptions, asks: @escaping (ChangePlan) -> Bool
-    ) async throws {
-        let settings = try queue.settings()
-        try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in
-            let change = try DeadLettersChange(kind, fields, now: try await fleet.now(of: queues))
-            let command = ChangeCommand(
-                isJSON: json, isDryRun: dryRun, isConfirmed: yes, asks: asks, things: .deadLetters,
-                nothing: change.filter.isEmpty ? 0 : 1)
-            try await command.run(change, Desk(fleet, queues, settings, isForced: force))
-        }
-    }
-}
-
 extension DeadLetterSweep {
     /// Reports that nothing matches, with the number of all dead letters.
     /// - Returns: the exit status: 1 if the filter has the ID or key of a job.

@@ -2,39 +2,6 @@ import ArgumentParser
 import Operations
 import PushQueue
 
-struct JobChangeOptions: ParsableArguments {
-    @Flag(help: "All jobs.") var all = false
-
-    @Flag(help: "All queues that are configured, or else all in Redis.") var allQueues = false
-
-    @Flag(help: "Continue if no queue has the name.") var force = false
-
-    @Option(help: "Maximum number of jobs of all queues together.") var limit: Int?
-
-    @Flag(help: "Show how many would be changed, and change nothing.") var dryRun = false
-
-    @Flag(help: "Do not ask for confirmation. Required without a terminal.") var yes = false
-
-    @Flag(help: "Print the result as JSON, an object per queue.") var json = false
-
-    /// Reads a change of jobs, so that mistakes are reported before anything else is done.
-    func check(_ kind: JobsChange.Kind, _ fields: Fields) throws {
-        _ = try readingFlags { () throws(FieldMistake) in try JobsChange(kind, fields, now: Moment.now) }
-        try Confirmation.check(isGiven: dryRun || yes)
-    }
-
-    func run(_ kind: JobsChange.Kind, _ fields: Fields, _ queue: QueueOptions) async throws {
-        let settings = try queue.settings()
-        try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in
-            let change = try JobsChange(kind, fields, now: try await fleet.now(of: queues))
-            let namesOne = !change.filter.ids.isEmpty || !change.filter.keys.isEmpty
-            let command = ChangeCommand(
-                isJSON: json, isDryRun: dryRun, isConfirmed: yes, nothing: namesOne ? 1 : 0)
-            try await command.run(change, Desk(fleet, queues, settings, isForced: force))
-        }
-    }
-}
-
 struct JobsCancel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel", abstract: "Cancel jobs: they are kept apart, and not sent.",
@@ -54,7 +21,7 @@ struct JobsCancel: AsyncParsableCommand {
 
     @OptionGroup(title: "Filters") var options: JobOptions
 
-    @OptionGroup var change: JobChangeOptions
+    @OptionGroup var change: QueueChangeOptions
 
     @Flag(help: "Delete the jobs instead of keeping them as cancelled jobs.") var discard = false
 
@@ -95,7 +62,7 @@ struct JobsRun: AsyncParsableCommand {
 
     @OptionGroup(title: "Filters") var options: JobOptions
 
-    @OptionGroup var change: JobChangeOptions
+    @OptionGroup var change: QueueChangeOptions
 
     @Option(help: "Maximum number per second. (default: unlimited)") var rate: Int?
 
@@ -125,7 +92,7 @@ struct JobsMove: AsyncParsableCommand {
 
     @OptionGroup(title: "Filters") var options: JobOptions
 
-    @OptionGroup var change: JobChangeOptions
+    @OptionGroup var change: QueueChangeOptions
 
     @Option(help: "The target queue, which must exist.") var toQueue: String
 

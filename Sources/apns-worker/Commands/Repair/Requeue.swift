@@ -27,7 +27,7 @@ struct Requeue: AsyncParsableCommand {
 
     @OptionGroup(title: "Filters") var options: DeadLetterOptions
 
-    @OptionGroup var change: DeadLetterChangeOptions
+    @OptionGroup var change: QueueChangeOptions
 
     @Option(help: ArgumentHelp("Maximum number per second. (default: unlimited)", valueName: "number")) var rate: Int?
 
@@ -68,7 +68,7 @@ struct DeadDelete: AsyncParsableCommand {
 
     @OptionGroup(title: "Filters") var options: DeadLetterOptions
 
-    @OptionGroup var change: DeadLetterChangeOptions
+    @OptionGroup var change: QueueChangeOptions
 
     private var fields: Fields { options.fields(limit: change.limit, all: change.all) }
 
