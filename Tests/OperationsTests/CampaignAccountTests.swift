@@ -133,7 +133,7 @@ struct CampaignAccountTests {
         .scene(configured: ["default", "bulk"]))
     func sendAfterMove() async throws {
         try scene.push(OperatorScene.job("x"), to: "push:{bulk}:jobs")
-        let change = try SendCampaign("spring", TimedJobs(), ahead: 1)
+        let change = try SendCampaign(ListedCampaign("spring", TimedJobs(), ahead: 1))
         let desk = try scene.desk()
         let sending = Task { try await desk.perform(change) }
         try await eventually("the first waits") { try scene.run("LLEN", "push:{default}:jobs").number == 1 }
@@ -153,13 +153,15 @@ struct CampaignAccountTests {
     func refusedSend() async throws {
         let limit = try CampaignChange(
             .limit(perSecond: nil), ["campaign": "spring", "per_second": "1"], now: 0)
-        _ = try await scene.desk().perform(SendCampaign("spring", TimedJobs(), ahead: 100, limit: limit))
+        _ = try await scene.desk().perform(
+            SendCampaign(ListedCampaign("spring", TimedJobs(), ahead: 100), limit: limit))
         let field = ["push:{default}:job-commands", "campaign:spring"]
         #expect(try scene.run("HGET", field[0], field[1]).text?.contains(#""per_second":1"#) == true)
         try scene.run("DEL", field[0])
         try scene.run("HSET", "push:{default}:campaign-list:spring", "list", "other")
         await expectRefusal("was sent to other tokens") {
-            _ = try await scene.desk().perform(SendCampaign("spring", TimedJobs(), ahead: 100, limit: limit))
+            _ = try await scene.desk().perform(
+                SendCampaign(ListedCampaign("spring", TimedJobs(), ahead: 100), limit: limit))
         }
         #expect(try scene.run("EXISTS", field[0]).number == 0)
     }

@@ -32,13 +32,14 @@ struct CampaignSendTests {
     {
         let keys = try QueueKeys()
         return CampaignCursor(
-            "spring", jobs, ahead: ahead, by: "ada", wait: 60_000, try await scene.fleet.client(for: keys.retry), keys)
+            ListedCampaign("spring", jobs, ahead: ahead, wait: 60_000), by: "ada",
+            try await scene.fleet.client(for: keys.retry), keys)
     }
 
     private static func send(
         _ jobs: NumberedJobs, ahead: Int = 100, _ scene: OperatorScene, _ control: ChangeControl = ChangeControl()
     ) async throws -> ChangeResult {
-        try await scene.desk().perform(SendCampaign("spring", jobs, ahead: ahead), control)
+        try await scene.desk().perform(SendCampaign(ListedCampaign("spring", jobs, ahead: ahead)), control)
     }
 
     @Test("A call that is repeated pushes nothing, and a gap is never pushed.", .scene)
@@ -68,7 +69,7 @@ struct CampaignSendTests {
         let first = try await Self.send(NumberedJobs(), ahead: 10, scene, control)
         #expect(first.count == 10 && first.sentence.contains("10 of 25 are enqueued"))
         let desk = try scene.desk()
-        let change = try SendCampaign("spring", NumberedJobs(), ahead: 100)
+        let change = try SendCampaign(ListedCampaign("spring", NumberedJobs(), ahead: 100))
         let plan = try await desk.plan(change)
         #expect(plan.count == 15 && plan.parts.first?.notifications == 145)
         #expect(try await desk.apply(change, plan).count == 15)
@@ -123,7 +124,8 @@ struct CampaignSendTests {
         _ scene: OperatorScene, wait: Int = 60_000, _ control: ChangeControl = ChangeControl()
     ) async throws -> ChangeResult {
         try await scene.desk().perform(
-            SendCampaign("spring", NumberedJobs(canary: 3), ahead: 100, guard: guarded(), wait: wait), control)
+            SendCampaign(ListedCampaign("spring", NumberedJobs(canary: 3), ahead: 100, guard: guarded(), wait: wait)),
+            control)
     }
 
     private static func next(_ scene: OperatorScene) throws -> String? {
@@ -199,7 +201,7 @@ struct CampaignSendTests {
         try await Self.sendCanary(scene)
         let (keys, counters) = (try QueueKeys(), "push:{default}:campaign:spring")
         let cursor = CampaignCursor(
-            "spring", NumberedJobs(canary: 3), ahead: 100, by: "ada", guard: try Self.guarded(),
+            ListedCampaign("spring", NumberedJobs(canary: 3), ahead: 100, guard: try Self.guarded()), by: "ada",
             try await scene.fleet.client(for: keys.retry), keys)
         try scene.run("HSET", counters, "suppressed", "20", "delivered", "5")
         #expect(try await cursor.ask(after: 3, count: 1).state == .canary)
@@ -252,8 +254,8 @@ struct CampaignSendTests {
         let keys = try QueueKeys()
         let client = try await scene.fleet.client(for: keys.retry)
         let cursor = CampaignCursor(
-            "spring", NumberedJobs(canary: 3), ahead: 100, by: "ada", guard: try Self.guarded(), wait: 1, client,
-            keys)
+            ListedCampaign("spring", NumberedJobs(canary: 3), ahead: 100, guard: try Self.guarded(), wait: 1),
+            by: "ada", client, keys)
         #expect(try await cursor.ask(after: 3, count: 1).state == .ready)
         _ = try await CampaignGuard.set(try Self.guarded(28), of: "spring", client, keys)
         let waiting = try await cursor.ask(after: 3, count: 1)
@@ -287,7 +289,7 @@ struct CampaignSendTests {
         func mistake(_ minimum: Int?) throws -> String {
             let guarded = try minimum.map { try Self.guarded($0) }
             do throws(FieldMistake) {
-                _ = try SendCampaign("spring", NumberedJobs(canary: 3), ahead: 1, guard: guarded)
+                _ = try SendCampaign(ListedCampaign("spring", NumberedJobs(canary: 3), ahead: 1, guard: guarded))
                 return ""
             } catch { return error.text(.flag) }
         }

@@ -346,7 +346,8 @@ struct SortedJobsTests {
         #expect(refused == .listIsTooLong(length: 5))
         #expect(try await JobPush.push(more, queue.client, queue.keys, maximumLength: 6) == .pushed)
         for (ahead, state) in [(6, CampaignCursor.State.full), (7, .pushed)] {
-            let cursor = CampaignCursor("spring", OneJob(), ahead: ahead, by: "ada", queue.client, queue.keys)
+            let cursor = CampaignCursor(
+                ListedCampaign("spring", OneJob(), ahead: ahead), by: "ada", queue.client, queue.keys)
             #expect(try await cursor.push(more, after: 0).state == state)
         }
         #expect(try queue.jobs().count == 4)

@@ -29,6 +29,30 @@ package protocol CampaignJobs: Sendable {
     func jobs(after first: Int, atMost count: Int, bytes: Int) throws -> [ByteBuffer]
 }
 
+/// A campaign that is sent to a list.
+package struct ListedCampaign: Sendable {
+    let name: String
+    let jobs: any CampaignJobs
+    let ahead: Int
+    let `guard`: CampaignGuard?
+    let wait: Int
+
+    /// - Parameters:
+    ///   - ahead: the maximum number of jobs that wait in the queue. Unless the jobs are scheduled, at most the notifications of this
+    ///     number of jobs are unended at a time.
+    ///   - guard: the guard of the campaign. A canary requires one, and as many tokens as the guard's minimum.
+    ///   - wait: the time to wait for the canary's notifications after its last push, in milliseconds. Even after that, the other jobs
+    ///     wait until enough of them have ended for the guard.
+    package init(_ name: String, _ jobs: any CampaignJobs, ahead: Int, guard: CampaignGuard? = nil, wait: Int = 0) {
+        (self.name, self.jobs, self.ahead, self.guard, self.wait) = (name, jobs, ahead, `guard`, wait)
+    }
+
+    /// The number of jobs of the canary; 0 without one.
+    var canaryJobs: Int { jobs.canary ?? 0 }
+    /// The number of notifications of the canary.
+    var canaryTokens: Int { jobs.notifications(ofFirst: canaryJobs) }
+}
+
 /// The position in a list of tokens, kept in Redis: the number of jobs that were pushed.
 package struct CampaignCursor: Sendable {
     /// The state of the list; see `send-jobs.lua`.
@@ -54,30 +78,14 @@ package struct CampaignCursor: Sendable {
         package var outcomes: [Outcome: Int] = [:]
     }
 
-    private let campaign: String
-    private let jobs: any CampaignJobs
-    /// The maximum number of waiting jobs.
-    private let ahead: Int
+    private let list: ListedCampaign
     private let by: String
-    private let `guard`: CampaignGuard?
-    /// The time to wait after the last push of the canary, in milliseconds.
-    private let wait: Int
     private let client: RedisClient
-    private let keys: QueueKeys
+    let keys: QueueKeys
 
-    /// - Parameters:
-    ///   - ahead: the maximum number of jobs that wait in the queue. Unless the jobs are scheduled, at most the notifications of this
-    ///     number of jobs are unended at a time.
-    ///   - by: the operator.
-    ///   - guard: the guard that the campaign gets with its first job.
-    ///   - wait: the time to wait for the outcomes of the canary after its last push, in milliseconds.
-    package init(
-        _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, by: String, guard: CampaignGuard? = nil,
-        wait: Int = 0, _ client: RedisClient, _ keys: QueueKeys
-    ) {
-        (self.campaign, self.jobs, self.ahead, self.by) = (campaign, jobs, ahead, by)
-        (self.guard, self.wait) = (`guard`, wait)
-        (self.client, self.keys) = (client, keys)
+    /// - Parameter by: the operator.
+    package init(_ list: ListedCampaign, by: String, _ client: RedisClient, _ keys: QueueKeys) {
+        (self.list, self.by, self.client, self.keys) = (list, by, client, keys)
     }
 
     /// Asks if jobs can be pushed, and pushes none.
@@ -92,39 +100,38 @@ package struct CampaignCursor: Sendable {
         try await run(after: first, count: bodies.count, bodies)
     }
 
-    private var canary: Int { jobs.canary ?? 0 }
-
+    /// The number of notifications of the largest job.
     private var largest: Int {
-        let rest = jobs.notifications(ofFirst: canary + 1) - jobs.notifications(ofFirst: canary)
-        return max(jobs.notifications(ofFirst: 1), rest)
+        let rest = list.jobs.notifications(ofFirst: list.canaryJobs + 1) - list.canaryTokens
+        return max(list.jobs.notifications(ofFirst: 1), rest)
     }
 
     private func run(after first: Int, count: Int, _ bodies: [ByteBuffer]) async throws -> Reply {
-        let json = try `guard`?.json ?? ""
+        let (json, jobs) = (try list.guard?.json ?? "", list.jobs)
         return try await QueueScript.sendJobs.run(
             client,
             [
-                keys.campaignList(campaign), keys.jobs, keys.campaign(campaign), keys.campaigns, keys.jobCommands,
+                keys.campaignList(list.name), keys.jobs, keys.campaign(list.name), keys.campaigns, keys.jobCommands,
                 keys.sorted,
             ], then: jobs.newest.map { [keys.newest($0.key)] } ?? []
         ) { command in
-            command.append(campaign)
+            command.append(list.name)
             command.append(jobs.listDigest)
             command.append(jobs.jobDigest)
             command.append(jobs.count)
             command.append(jobs.notifications(ofFirst: jobs.count))
             command.append(first)
             command.append(count)
-            command.append(ahead)
+            command.append(list.ahead)
             command.append(jobs.isScheduled ? 0 : jobs.notifications(ofFirst: first + count))
-            command.append(largest * ahead)
+            command.append(largest * list.ahead)
             command.append(keys.pushCommand)
             command.append(by)
             command.append(json)
-            command.append(canary)
-            command.append(jobs.notifications(ofFirst: canary))
-            command.append(wait)
-            command.append(`guard`?.minimum ?? 0)
+            command.append(list.canaryJobs)
+            command.append(list.canaryTokens)
+            command.append(list.wait)
+            command.append(list.guard?.minimum ?? 0)
             command.append(Int(jobs.newest?.life ?? 0))
             for body in bodies { command.append(body) }
         } reading: { reply in

@@ -8,13 +8,7 @@ import Sockets
 /// Enqueues the jobs of a list of tokens. If it is repeated after an interruption or a crash, it continues.
 package struct SendCampaign: Change {
     package let action = AuditEntry.Action.sendCampaign
-    private let campaign: String
-    private let jobs: any CampaignJobs
-    private let ahead: Int
-    private let `guard`: CampaignGuard?
-    /// The maximum wait for the canary, in milliseconds.
-    private let wait: Int
-    /// The limit that the campaign gets before its first job.
+    private let list: ListedCampaign
     private let limit: CampaignChange?
 
     /// The maximum size of the jobs of one call, in bytes: Redis executes nothing else while it stores them.
@@ -27,33 +21,21 @@ package struct SendCampaign: Change {
     /// The maximum time for repeating a call that Redis does not execute.
     private static let patience = TimeAmount.seconds(60)
 
-    /// - Parameters:
-    ///   - ahead: the maximum number of jobs that wait in the queue.
-    ///   - guard: the guard of the campaign. A canary requires one, and as many tokens as the guard's minimum.
-    ///   - wait: the time to wait for the canary's notifications after its last push, in milliseconds. Even after that, the other jobs wait
-    ///     until enough of them have ended for the guard.
-    ///   - limit: the limit that the campaign gets once it is known that it can be sent.
-    package init(
-        _ campaign: String, _ jobs: any CampaignJobs, ahead: Int, guard: CampaignGuard? = nil, wait: Int = 0,
-        limit: CampaignChange? = nil
-    ) throws(FieldMistake) {
-        guard JobLabels.isCampaign(campaign) else {
+    /// - Parameter limit: the limit that the campaign gets once it is known that it can be sent.
+    package init(_ list: ListedCampaign, limit: CampaignChange? = nil) throws(FieldMistake) {
+        guard JobLabels.isCampaign(list.name) else {
             throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
         }
-        (self.campaign, self.jobs, self.ahead) = (campaign, jobs, ahead)
-        (self.guard, self.wait, self.limit) = (`guard`, wait, limit)
+        (self.list, self.limit) = (list, limit)
         try checkCanary()
     }
 
-    private var canaryJobs: Int { jobs.canary ?? 0 }
-    private var canaryTokens: Int { jobs.notifications(ofFirst: canaryJobs) }
-
     private func checkCanary() throws(FieldMistake) {
-        guard jobs.canary != nil else { return }
-        guard let minimum = `guard`?.minimum else {
+        guard list.jobs.canary != nil else { return }
+        guard let minimum = list.guard?.minimum else {
             throw FieldMistake { "\($0("canary")) needs \($0("stop_if")), such as invalid_token>5%" }
         }
-        let (canary, all) = (canaryTokens, jobs.notifications(ofFirst: jobs.count))
+        let (canary, all) = (list.canaryTokens, list.jobs.notifications(ofFirst: list.jobs.count))
         guard canary < minimum else { return }
         // Three standard deviations more than the minimum, because hashes choose the tokens.
         let share = (Double(minimum) + 3 * Double(minimum).squareRoot()) / Double(all)
@@ -68,19 +50,16 @@ package struct SendCampaign: Change {
         }
     }
 
-    private var subject: String { "campaign \(campaign.shown)" }
+    private var subject: String { "campaign \(list.name.shown)" }
 
-    private func cursor(_ desk: Desk) async throws -> (cursor: CampaignCursor, keys: QueueKeys) {
+    private func cursor(_ desk: Desk) async throws -> CampaignCursor {
         let keys = try await desk.fleet.queue(desk.onlyQueue()).keys
-        let client = try await desk.fleet.client(for: keys.retry)
-        return (
-            CampaignCursor(campaign, jobs, ahead: ahead, by: desk.person, guard: `guard`, wait: wait, client, keys),
-            keys
-        )
+        return CampaignCursor(list, by: desk.person, try await desk.fleet.client(for: keys.retry), keys)
     }
 
     package func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan {
-        let (cursor, keys) = try await cursor(desk)
+        let cursor = try await cursor(desk)
+        let keys = cursor.keys
         var reply = try await cursor.ask(after: 0, count: 0)
         // Some jobs were enqueued before. Only at their end does the reply show if the campaign is cancelled or stopped.
         if reply.state == .moved { reply = try await cursor.ask(after: reply.next, count: 0) }
@@ -88,30 +67,31 @@ package struct SendCampaign: Change {
         var plan = ChangePlan(subject)
         plan.verb = "enqueued"
         plan.rest = "the other jobs are not enqueued"
-        let notifications = jobs.notifications(ofFirst: jobs.count)
+        let notifications = list.jobs.notifications(ofFirst: list.jobs.count)
         plan.detail = "\(Words.count(notifications, "token")) on queue \(keys.queue)"
-        if canaryJobs > 0 { plan.detail?.append(", of which the canary is \(Words.number(canaryTokens))") }
-        if let text = `guard`?.text { plan.detail?.append("; stops if \(text)") }
-        var part = ChangePart(keys.queue, count: jobs.count - reply.next)
-        part.notifications = notifications - jobs.notifications(ofFirst: reply.next)
+        if list.canaryJobs > 0 { plan.detail?.append(", of which the canary is \(Words.number(list.canaryTokens))") }
+        if let text = list.guard?.text { plan.detail?.append("; stops if \(text)") }
+        var part = ChangePart(keys.queue, count: list.jobs.count - reply.next)
+        part.notifications = notifications - list.jobs.notifications(ofFirst: reply.next)
         part.sentence =
             "\(Words.count(part.count, "job")) on \(keys.queue), with \(Words.count(part.notifications, "token"))"
         part.report = report(keys, part, reply.next)
         plan.parts = [part]
         if plan.isEmpty {
             plan.notes.append(
-                "all \(Words.count(jobs.count, "job")) of \(subject) were enqueued before; to send them again, choose another name"
+                "all \(Words.count(list.jobs.count, "job")) of \(subject) were enqueued before; to send them again, choose another name"
             )
         } else if reply.next > 0 {
             plan.notes.append(
-                "\(Words.number(reply.next)) of \(Words.count(jobs.count, "job")) were enqueued before")
+                "\(Words.number(reply.next)) of \(Words.count(list.jobs.count, "job")) were enqueued before")
             // A guard counts from the moment when it is set, so the command does not set it again.
-            let known = try await CampaignCounts.read(campaign, try await desk.fleet.client(for: keys.jobs), keys).guard
-            if let new = `guard`, known?.rules != new.rules || known?.minimum != new.minimum {
+            let known = try await CampaignCounts.read(list.name, try await desk.fleet.client(for: keys.jobs), keys)
+                .guard
+            if let new = list.guard, known?.rules != new.rules || known?.minimum != new.minimum {
                 let old = known.map { "the guard \($0.text), from \(Words.number($0.minimum)) notifications on" }
                 plan.notes.append(
                     "\(subject) has \(old ?? "no guard"); to change that: "
-                        + desk.fleet.access.command(["campaign", "guard"], campaign)
+                        + desk.fleet.access.command(["campaign", "guard"], list.name)
                 )
             }
         }
@@ -121,17 +101,17 @@ package struct SendCampaign: Change {
     private func refusal(
         _ reply: CampaignCursor.Reply, _ keys: QueueKeys, _ access: FleetAccess
     ) -> ChangeRefusal? {
-        let name = campaign
+        let name = list.name
         let problem: String
         switch reply.state {
         case .ready, .pushed, .moved, .full, .canary: return nil
         case .stopped:
             let canary =
-                canaryJobs > 0 && reply.next <= canaryJobs
+                list.canaryJobs > 0 && reply.next <= list.canaryJobs
                 ? "; the canary has \(Self.words(reply.outcomes))" : ""
             problem =
                 "\(subject) was paused by its guard: \(reply.reason)\(canary); \(Words.number(reply.next)) of "
-                + "\(Words.count(jobs.count, "job")) are enqueued; to continue: "
+                + "\(Words.count(list.jobs.count, "job")) are enqueued; to continue: "
                 + "\(access.command(["campaign", "resume"], name)), then this command again; to end it: "
                 + access.command(["campaign", "cancel"], name)
         case .cancelled:
@@ -149,23 +129,24 @@ package struct SendCampaign: Change {
                 + "another name"
         case .lost:
             problem =
-                "Redis no longer has the position in the list of \(subject), \(keys.campaignList(campaign)); "
+                "Redis no longer has the position in the list of \(subject), \(keys.campaignList(list.name)); "
                 + "were keys deleted, or lost in a failover?"
         }
         return ChangeRefusal(.conflict, subject, problem)
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
-        let (cursor, keys) = try await cursor(desk)
+        let cursor = try await cursor(desk)
+        let keys = cursor.keys
         if let limit {
             var desk = desk
             // No queue knows the new campaign yet.
             desk.isForced = true
             control.note(try await desk.perform(limit).sentence)
         }
-        var run = Run(next: jobs.count - plan.count, part: ChangePart(keys.queue))
+        var run = Run(next: list.jobs.count - plan.count, part: ChangePart(keys.queue))
         do {
-            try await push(with: cursor, keys, desk.fleet.access, &run, control)
+            try await push(with: cursor, desk.fleet.access, &run, control)
         } catch let refusal as ChangeRefusal {
             if run.part.count == 0 { throw refusal }
             run.part.error = refusal.message
@@ -176,9 +157,9 @@ package struct SendCampaign: Change {
         var part = run.part
         let place = "of \(subject) on \(keys.queue)"
         part.sentence =
-            run.next == jobs.count && part.count == jobs.count
+            run.next == list.jobs.count && part.count == list.jobs.count
             ? "enqueued \(Words.count(part.count, "job")) \(place), with \(Words.count(part.notifications, "token"))"
-            : "enqueued \(Words.count(part.count, "job")) \(place); \(Words.number(run.next)) of \(Words.number(jobs.count)) are enqueued"
+            : "enqueued \(Words.count(part.count, "job")) \(place); \(Words.number(run.next)) of \(Words.number(list.jobs.count)) are enqueued"
         part.report = report(keys, part, run.next, canary: run.canary)
         return ChangeResult([part], hasNoEffect: part.count == 0)
     }
@@ -203,7 +184,7 @@ package struct SendCampaign: Change {
     }
 
     private func push(
-        with cursor: CampaignCursor, _ keys: QueueKeys, _ access: FleetAccess, _ run: inout Run,
+        with cursor: CampaignCursor, _ access: FleetAccess, _ run: inout Run,
         _ control: ChangeControl
     ) async throws {
         var bodies: [ByteBuffer] = []
@@ -211,13 +192,14 @@ package struct SendCampaign: Change {
         var held = 0
         var (waitsSince, isWaitReported) = (ContinuousClock.Instant?.none, false)
         var patience = WritePatience(limit: Self.patience)
-        while run.next < jobs.count, !control.isStopped() {
-            let awaitsCanary = canaryJobs > 0 && run.next == canaryJobs && run.canary == nil
-            if run.next < canaryJobs { control.phase("canary") }
+        while run.next < list.jobs.count, !control.isStopped() {
+            let awaitsCanary = list.canaryJobs > 0 && run.next == list.canaryJobs && run.canary == nil
+            if run.next < list.canaryJobs { control.phase("canary") }
             // Jobs contain the time of their creation, so they are created only when the queue has room, and after the canary's wait.
             if bodies.isEmpty, !awaitsCanary, waitsSince == nil {
-                let most = run.next < canaryJobs ? canaryJobs - run.next : Self.callJobs
-                bodies = try jobs.jobs(after: run.next, atMost: min(ahead, Self.callJobs, most), bytes: Self.callSize)
+                let most = run.next < list.canaryJobs ? list.canaryJobs - run.next : Self.callJobs
+                bodies = try list.jobs.jobs(
+                    after: run.next, atMost: min(list.ahead, Self.callJobs, most), bytes: Self.callSize)
             }
             let reply: CampaignCursor.Reply
             do {
@@ -240,10 +222,10 @@ package struct SendCampaign: Change {
             case .pushed:
                 run.part.count += bodies.count
                 run.part.notifications +=
-                    jobs.notifications(ofFirst: reply.next) - jobs.notifications(ofFirst: run.next)
+                    list.jobs.notifications(ofFirst: reply.next) - list.jobs.notifications(ofFirst: run.next)
                 (run.next, bodies) = (reply.next, [])
                 control.progress(run.part.count)
-                if run.next == canaryJobs, run.next < jobs.count { announceCanary(wait, &run, control) }
+                if run.next == list.canaryJobs, run.next < list.jobs.count { announceCanary(list.wait, &run, control) }
             case .moved:
                 // Another process sends the same list, an earlier call was executed after all, or a failover has lost it.
                 (run.next, bodies, run.canary) = (reply.next, [], nil)
@@ -255,8 +237,8 @@ package struct SendCampaign: Change {
                 if !isWaitReported, ContinuousClock.now - since >= Self.reportedWait {
                     isWaitReported = true
                     control.note(
-                        "waiting: queue \(keys.queue) has \(Words.count(reply.waiting, "waiting job")), and "
-                            + "\(Words.count(reply.unended, "notification")) of the campaign have not ended; --ahead \(ahead) "
+                        "waiting: queue \(cursor.keys.queue) has \(Words.count(reply.waiting, "waiting job")), and "
+                            + "\(Words.count(reply.unended, "notification")) of the campaign have not ended; --ahead \(list.ahead) "
                             + "allows no more")
                 }
                 try await Task.sleep(for: Self.pause)
@@ -266,8 +248,10 @@ package struct SendCampaign: Change {
                 reportWait(reply, &run, control)
                 try await Task.sleep(for: Self.pause)
             case .stopped, .cancelled, .list, .job, .lost:
-                if reply.state == .stopped, canaryJobs > 0, run.next <= canaryJobs { run.canary = reply.outcomes }
-                if let refusal = refusal(reply, keys, access) { throw refusal }
+                if reply.state == .stopped, list.canaryJobs > 0, run.next <= list.canaryJobs {
+                    run.canary = reply.outcomes
+                }
+                if let refusal = refusal(reply, cursor.keys, access) { throw refusal }
             }
         }
         control.phase("")
@@ -278,16 +262,16 @@ package struct SendCampaign: Change {
         guard !run.isCanaryEnqueued else { return }
         run.isCanaryEnqueued = true
         control.note(
-            "the canary is enqueued: \(Words.count(canaryTokens, "token")) in \(Words.count(canaryJobs, "job")); "
+            "the canary is enqueued: \(Words.count(list.canaryTokens, "token")) in \(Words.count(list.canaryJobs, "job")); "
                 + "waiting for its outcomes" + (leftMs > 0 ? ", for up to \(Words.duration(Int64(leftMs)))" : ""))
     }
 
     /// Reports the wait for the canary, and its end if too few notifications have ended for the guard.
     private func reportWait(_ reply: CampaignCursor.Reply, _ run: inout Run, _ control: ChangeControl) {
-        let ended = canaryTokens - reply.unended
+        let ended = list.canaryTokens - reply.unended
         announceCanary(reply.leftMs, &run, control)
         let time = reply.leftMs > 0 ? ", up to \(Words.brief(Int64(reply.leftMs))) left" : ""
-        control.phase("canary: \(Words.number(ended)) of \(Words.count(canaryTokens, "token")) have ended\(time)")
+        control.phase("canary: \(Words.number(ended)) of \(Words.count(list.canaryTokens, "token")) have ended\(time)")
         guard reply.leftMs == 0, !run.isCanaryLate else { return }
         run.isCanaryLate = true
         control.note(
@@ -298,8 +282,8 @@ package struct SendCampaign: Change {
     private func passCanary(_ reply: CampaignCursor.Reply, _ run: inout Run, _ control: ChangeControl) {
         run.canary = reply.outcomes
         control.phase("")
-        let left = canaryTokens - reply.outcomes.values.reduce(0, +)
-        let others = jobs.notifications(ofFirst: jobs.count) - canaryTokens
+        let left = list.canaryTokens - reply.outcomes.values.reduce(0, +)
+        let others = list.jobs.notifications(ofFirst: list.jobs.count) - list.canaryTokens
         control.note(
             "the canary has \(Self.words(reply.outcomes))"
                 + (left > 0 ? ", and \(Words.number(left)) of its tokens have not ended" : "")
@@ -311,9 +295,10 @@ package struct SendCampaign: Change {
         _ keys: QueueKeys, _ part: ChangePart, _ next: Int, canary: [Outcome: Int]? = nil
     ) -> CampaignSendReport {
         CampaignSendReport(
-            queue: keys.queue, campaign: campaign, jobs: jobs.count,
-            notifications: jobs.notifications(ofFirst: jobs.count), repeated: jobs.repeated, refused: jobs.refused,
-            enqueued: part.count, next: next, canary: canaryJobs > 0 ? canaryTokens : nil,
+            queue: keys.queue, campaign: list.name, jobs: list.jobs.count,
+            notifications: list.jobs.notifications(ofFirst: list.jobs.count), repeated: list.jobs.repeated,
+            refused: list.jobs.refused,
+            enqueued: part.count, next: next, canary: list.canaryJobs > 0 ? list.canaryTokens : nil,
             canaryOutcomes: canary.map { Dictionary(uniqueKeysWithValues: $0.map { ($0.rawValue, $1) }) })
     }
 }

@@ -52,7 +52,8 @@ actor FeedbackSpill {
                 guard errno == EWOULDBLOCK else { throw failure(Self.systemError) }
                 throw CommandFailure(
                     .attention,
-                    "another apns-worker feedback is using \(path); wait until it ends, or use another file with --spill")
+                    "another apns-worker feedback is using \(path); wait until it ends, or use another file with --spill"
+                )
             }
             // Another process may have changed the size before the file was locked.
             guard fstat(descriptor, &status) == 0, Self.syncDirectory(of: path) else { throw failure(Self.systemError) }

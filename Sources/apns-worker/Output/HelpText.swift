@@ -43,7 +43,8 @@ enum CommandNames {
     private static func unknown(_ name: String, _ path: [String], _ names: [String]) -> CommandFailure {
         let meant = name.nearest(of: names).map { "; did you mean `\($0)`?" } ?? "."
         return CommandFailure(
-            .usage, "unknown command `\(name.printable)`\(meant) `\(path.joined(separator: " ")) --help` lists the commands")
+            .usage,
+            "unknown command `\(name.printable)`\(meant) `\(path.joined(separator: " ")) --help` lists the commands")
     }
 }
 

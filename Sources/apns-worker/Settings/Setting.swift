@@ -189,7 +189,8 @@ struct Setting: Sendable {
                 throw SettingKind.noPath(itself: itself.map { "`\($0.name)` (\($0.variable))" })
             }
         } else if !isSecret, text.hasSecrets {
-            throw Mistake("has a value that looks like a secret, and is therefore not shown; it must be \(kind.expectation)")
+            throw Mistake(
+                "has a value that looks like a secret, and is therefore not shown; it must be \(kind.expectation)")
         }
         let shown = isSecret ? "wrong" : text.printable
         if let content = kind.content(text) {

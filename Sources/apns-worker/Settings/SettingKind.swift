@@ -79,7 +79,8 @@ enum SettingKind: Sendable, Equatable {
     /// - Parameter itself: the setting for the contents of the file, if there is one.
     static func noPath(itself: String?) -> Mistake {
         let instead = itself.map { ", which belongs into \($0)" } ?? ""
-        return Mistake("is not the path of a file; its text is not shown, because it may be the secret itself\(instead)")
+        return Mistake(
+            "is not the path of a file; its text is not shown, because it may be the secret itself\(instead)")
     }
 
     /// The placeholder of the value in `--help`; `nil` for the flag's own name.

@@ -15,7 +15,9 @@ extension SettingValue {
     /// refused, because it would be used as a host name.
     func endpoint(_ read: (String) -> APNSEndpoint?) throws -> APNSEndpoint {
         let known = ["production", "sandbox", "development"]
-        if !text.contains("."), !text.contains(":"), !known.contains(text.lowercased()), let meant = text.nearest(of: known) {
+        if !text.contains("."), !text.contains(":"), !known.contains(text.lowercased()),
+            let meant = text.nearest(of: known)
+        {
             throw CommandFailure(.configuration, "\(place) is \(text); did you mean \(meant)?")
         }
         guard let endpoint = read(text) else {

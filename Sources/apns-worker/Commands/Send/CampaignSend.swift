@@ -206,7 +206,8 @@ struct CampaignSend: AsyncParsableCommand {
             let desk = try Desk(fleet, [source.keys], settings)
             let limit = try rateLimit(await fleet.now(of: [source.keys]))
             let change = try readingFlags { () throws(FieldMistake) in
-                try SendCampaign(campaign, jobs, ahead: ahead ?? 100, guard: stop, wait: waitTime, limit: limit)
+                try SendCampaign(
+                    ListedCampaign(campaign, jobs, ahead: ahead ?? 100, guard: stop, wait: waitTime), limit: limit)
             }
             try await ChangeCommand(isJSON: json, isDryRun: dryRun).run(change, desk)
             return jobs.refused
