@@ -70,6 +70,13 @@ extension ByteBuffer {
         }
     }
 
+    /// Writes a time in seconds, with a fraction only if there are milliseconds.
+    public mutating func writeJSONSeconds(_ milliseconds: Int64) {
+        let (seconds, rest) = milliseconds.magnitude.quotientAndRemainder(dividingBy: 1000)
+        writeString((milliseconds < 0 ? "-" : "") + "\(seconds)")
+        if rest != 0 { writeString("." + "\(1000 + rest)".dropFirst()) }
+    }
+
     private static func isUTF8(_ text: UnsafeRawBufferPointer) -> Bool {
         if text.allSatisfy({ $0 < 0x80 }) { return true }
         return String(validating: text, as: UTF8.self) != nil

@@ -86,11 +86,7 @@ public struct JobEncoder: Sendable {
         case .number(let number): document.writeString("\(number)")
         case .integer(let number): document.writeJSONInteger(number)
         case .flag(let flag): document.writeString("\(flag)")
-        case .time(let time):
-            // Seconds, with a fraction only if there are milliseconds.
-            let (seconds, milliseconds) = time.magnitude.quotientAndRemainder(dividingBy: 1000)
-            document.writeString((time < 0 ? "-" : "") + "\(seconds)")
-            if milliseconds != 0 { document.writeString("." + "\(1000 + milliseconds)".dropFirst()) }
+        case .time(let time): document.writeJSONSeconds(time)
         case .json(let text): document.writeImmutableBuffer(text)
         }
     }

@@ -94,9 +94,13 @@ struct JobTemplate {
             job.writeJSONString(campaign)
         }
         if !names.contains("\(JobMember.enqueuedAt.name)") {
-            job.writeString(",\"\(JobMember.enqueuedAt.name)\":\(Self.seconds(now))")
+            job.writeString(#","enqueued_at":"#)
+            job.writeJSONSeconds(now)
         }
-        if let sendAt { job.writeString(",\"\(JobMember.sendAt.name)\":\(Self.seconds(sendAt))") }
+        if let sendAt {
+            job.writeString(#","send_at":"#)
+            job.writeJSONSeconds(sendAt)
+        }
         job.writeString(#","tokens":["#)
         try tokens(&job)
         job.writeString(names.isEmpty ? "]" : "],")
@@ -109,10 +113,5 @@ struct JobTemplate {
         job(0, size: 4096, now: now) { text in
             text.writeString("\"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0\"")
         }
-    }
-
-    private static func seconds(_ milliseconds: Int64) -> String {
-        let rest = milliseconds % 1000
-        return "\(milliseconds / 1000)" + (rest == 0 ? "" : "." + String(rest + 1000).dropFirst())
     }
 }
