@@ -5,8 +5,8 @@ import PrintableText
 import PushQueue
 import WebPages
 
-/// The actions of operators: the changes that the commands make, too. Pages send forms to `/actions/NAME`, programs
-/// send JSON objects with the same members to `/api/v1/actions/NAME`.
+/// The actions of operators: the same changes that the commands make. Pages send forms to `/actions/NAME`. Programs send JSON objects with
+/// the same members to `/api/v1/actions/NAME`.
 struct Actions: Sendable {
     struct Result {
         /// A sentence for the user.
@@ -16,7 +16,7 @@ struct Actions: Sendable {
         var run: ChangeRun?
         /// The report for the next page; `nil` if that page shows the result by itself.
         var note: Note?
-        /// The error that ended the action early, or a confirmation that is missing.
+        /// The error that ended the action early; `nil` without one.
         var error: String?
     }
 
@@ -32,7 +32,7 @@ struct Actions: Sendable {
                 try await result.run?.settle()
             } catch let error where !(error is CancellationError) {
                 let found = WebError(error)
-                // Without Redis, that page would have nothing but the same problem. Scripts show the error themselves.
+                // A script shows the error itself. Without Redis, the page could only show the same error.
                 guard !request.acceptsJSON, found.status != .serviceUnavailable,
                     let page = origin ?? Self.page(of: name, context.form, request, site),
                     let id = site.notes.add(Note(found), for: visitor)
@@ -66,15 +66,15 @@ struct Actions: Sendable {
         path + (path.contains("?") ? "&" : "?") + "note=\(id)"
     }
 
-    /// Returns the page of an action that a browser sent without the page that it is on.
+    /// Returns the page to show after an error if the browser has not sent its page; `nil` for a request that no browser made.
     private static func page(of name: String, _ form: Form, _ request: Request, _ site: Site) -> String? {
         guard request.headers[.secFetchMode] == "navigate", let kind = ActionKind.all.first(where: { $0.name == name })
         else { return nil }
         return site.links.path(kind.page(form).segments, kind.page(form).query)
     }
 
-    /// Carries out an action. One that must be confirmed becomes a run, which waits for that.
-    /// - Parameter origin: the page that sent the action; `nil` if that is unknown.
+    /// Carries out an action. An action that must be confirmed becomes a run, which waits for the confirmation.
+    /// - Parameter origin: the page that sent the action; `nil` if unknown.
     /// - Throws: ``WebError`` for a viewer, an unknown action, or invalid fields.
     static func perform(
         _ name: String, _ form: Form, _ visitor: Visitor, _ site: Site, from origin: String? = nil
@@ -91,7 +91,7 @@ struct Actions: Sendable {
         let fields = try kind.chosen(form)
         let (own, others) = fields.divided(by: Set(kind.own.map(\.name)))
         try own.check(kind.own)
-        // An action on all queues must not miss those of the last seconds.
+        // An action on all queues must include queues that have appeared in the last seconds.
         if kind.queues == .all { await site.data.forgetQueues() }
         var desk = try await site.desk(visitor)
         desk.isForced = try fields.isSet("force")
@@ -100,7 +100,7 @@ struct Actions: Sendable {
         case .some: desk.queues = try await site.data.queues(named: fields.all("queue"))
         case .all: desk.missingQueues = try await site.data.missingQueues
         }
-        // Without a filter by time, no server needs to answer before the change.
+        // Only filters by time need the time of Redis, so other changes need not wait for it.
         let now = kind.filters.isEmpty ? Moment.now : try await site.source.fleet.now(of: desk.queues)
         let change = try kind.make(others, site.source, now)
         var path = site.links.path(kind.page(fields).segments, kind.page(fields).query)
@@ -120,7 +120,7 @@ struct Actions: Sendable {
         return Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
     }
 
-    /// The field of a page that proves the session.
+    /// The field that proves that a form belongs to its session.
     static let formToken = Field("form_token")
 
     private static func steer(_ name: String, _ form: Form, _ site: Site) async throws -> Result {
@@ -136,13 +136,13 @@ struct Actions: Sendable {
     }
 }
 
-/// A kind of action: how its fields are read, and where it leads.
+/// A kind of action: its fields, its change, and the page to show afterwards.
 struct ActionKind: Sendable {
     /// The queues that an action changes.
     enum Queues: Sendable {
-        /// That of the field `queue`.
+        /// The queue in the field `queue`.
         case one
-        /// Those of the field `queue`; all without it.
+        /// The queues in the field `queue`; all queues without it.
         case some
         case all
     }
@@ -150,14 +150,14 @@ struct ActionKind: Sendable {
     let name: String
     let summary: String
     let queues: Queues
-    /// True if the operator sees the number, and confirms it, before anything changes.
+    /// True if the operator sees the number of things, and confirms it, before anything changes.
     let confirms: Bool
-    /// False for an action of pages for which the API has a resource. Its page reports the result itself.
+    /// False for an action that only pages use, because the API has another path for it. Its page reports the result itself.
     var isInAPI = true
-    /// True if the page of the one thing that is changed may not exist afterwards. Other actions return to their pages.
+    /// True if the changed thing may no longer exist, and with it the page that started the action. Other actions return to that page.
     var leavesPage: Bool { ["change-jobs", "change-dead-letters", "edit-and-requeue", "enqueue"].contains(name) }
     let fields: [Field]
-    /// The fields of the action itself: the queues, and the words with which the operator confirms it.
+    /// The fields that every such action has: the queues, the confirmation, and the form token.
     var own: [Field] {
         let queue: [Field] =
             switch queues {
@@ -184,8 +184,9 @@ struct ActionKind: Sendable {
         self.page = { (page($0), query($0)) }
     }
 
-    /// Returns the fields of a form. A list page sends its filters as `filter_NAME`, along with the selected keys or
-    /// tokens: the change is about these, or about all that match the filters, or about all if there are none.
+    /// Returns the fields of the change that a form requests. A list page sends its filters as `filter_NAME`, and the selected keys or
+    /// tokens. With the scope `selected`, the change is about the selected things. With `all`, it is about all things that match the
+    /// filters.
     func chosen(_ form: Form) throws -> Fields {
         guard !filters.isEmpty, let scope = form["scope"] else { return form }
         let key = filters.contains("key") ? "key" : "token"
@@ -194,7 +195,7 @@ struct ActionKind: Sendable {
         var fields = Fields()
         for (name, value) in form.without(["scope"]) {
             let filter = name.hasPrefix("filter_") ? String(name.dropFirst(7)) : nil
-            // Selected keys need no other filter than that of the queue.
+            // Selected keys need only the filter by queue.
             let isMeant = filter.map { !isSelection || $0 == "queue" } ?? (isSelection || name != key)
             if isMeant { fields.append(filter ?? name, value) }
         }
@@ -214,7 +215,7 @@ struct ActionKind: Sendable {
             name, summary, confirms: confirms, CampaignChange.fields(of: change), page: campaignField
         ) { fields, _, now in
             var fields = fields
-            // The field of the page is empty for no limit.
+            // The page leaves the field empty for no limit.
             if case .limit = change, fields.isBlank("per_second") { fields.append("off", "1") }
             return try CampaignChange(change, fields, now: now)
         }
@@ -240,10 +241,10 @@ struct ActionKind: Sendable {
         return kind
     }()
 
-    /// The word that names the change of jobs or dead letters.
+    /// The field that names the change of jobs or dead letters.
     private static let verb = Field("action", isRequired: true)
 
-    /// Reads that word.
+    /// Reads the field ``verb``.
     /// - Returns: the change, and the other fields.
     private static func verb<Verb: CaseIterable & RawRepresentable<String>>(
         _ fields: Fields, _: Verb.Type
@@ -324,7 +325,7 @@ struct ActionKind: Sendable {
 }
 
 extension Site {
-    /// Returns what changes need, with all queues chosen.
+    /// Returns the desk for a visitor's changes, with all queues chosen.
     func desk(_ visitor: Visitor) async throws -> Desk {
         var desk = Desk(
             source.fleet, invalidTokens: source.invalidTokens, person: visitor.by, via: .web,
@@ -340,15 +341,15 @@ extension Site {
         return desk
     }
 
-    /// Returns the path of the page of this site that sent a request; `nil` if there is none to return to.
+    /// Returns the path of the page of this site that sent a request; `nil` if there is no such page.
     func origin(of request: Request) -> String? {
-        // A proxy may have changed the host's name; a browser knows that the page is of this site.
+        // A proxy may have changed `Host`, so this relies on the browser: it reports if the page is of this site.
         let isOwn = Admission.Head(request, base: links.base).fetchSite == "same-origin"
         let host = isOwn ? nil : request.head.authority ?? ""
         return Self.origin(request.headers[.referer], host: host, base: links.base).map(local)
     }
 
-    /// Returns the path and the query, below the base path, of the page of a `Referer`.
+    /// Returns the path and query of a `Referer`, without the base path; `nil` if it is not a page of this site.
     /// - Parameter host: the host that it must have; `nil` for any.
     static func origin(_ referer: String?, host: String?, base: String) -> String? {
         guard let referer, let scheme = referer.firstRange(of: "://") else { return nil }
@@ -358,7 +359,7 @@ extension Site {
         let isOwn = host.map { authority.lowercased() == $0.lowercased() } ?? true
         guard isOwn, path.hasPrefix(base + "/") else { return nil }
         let local = Notes.separated(String(path.dropFirst(base.count))).path
-        // The others are not pages, or show the course of an action.
+        // These paths are not pages, or show the progress of an action.
         let isPage = !["/actions/", "/api/", "/assets/", "/runs", "/login", "/try/check"].contains {
             local.hasPrefix($0)
         }

@@ -51,9 +51,9 @@ final class ChangeRun: Sendable {
     private let state = Mutex(State())
     private let stopping = Atomic(false)
 
-    /// The time after which an unconfirmed run is forgotten: its count is out of date by then.
+    /// The time after which an unconfirmed run is forgotten, because its count is out of date.
     private static let patience = Duration.seconds(3600)
-    /// The time for which a run that has ended is in view.
+    /// The time until pages no longer show a run that has ended.
     private static let afterglow = Duration.seconds(60)
 
     init(
@@ -68,10 +68,10 @@ final class ChangeRun: Sendable {
     /// The counted plan; `nil` before the count.
     var plan: ChangePlan? { state.withLock { $0.plan } }
 
-    /// True if it may have changed something.
+    /// True once the operator has confirmed it: it may have changed something.
     var isConfirmed: Bool { state.withLock { $0.isConfirmed } }
 
-    /// True if it uses Redis.
+    /// True while it counts or makes changes.
     var isWorking: Bool {
         switch phase {
         case .counting, .running: true
@@ -79,16 +79,16 @@ final class ChangeRun: Sendable {
         }
     }
 
-    /// True if it has ended, or waits for confirmation for too long.
+    /// True if it has ended, or has waited for its confirmation for too long.
     var isForgettable: Bool { phase.hasEnded || !isWorking && startedAt.duration(to: .now) > Self.patience }
 
-    /// Returns true if a visitor's pages show the run: others' before their confirmation are not shown, nor those that
-    /// ended without it.
+    /// Returns true if a visitor's pages show the run. Before its confirmation only its owner sees it. A run that ended without a
+    /// confirmation is not shown.
     func isInView(of visitor: Visitor, at now: ContinuousClock.Instant = .now) -> Bool {
         state.withLock { state in
             switch state.phase {
             case .counting: state.isConfirmed || isOwned(by: visitor)
-            // The question is on its own page only: one who left it has not confirmed.
+            // Only the run's own page asks for the confirmation.
             case .ready: false
             case .running: true
             case .done, .stopped, .failed:
@@ -99,7 +99,7 @@ final class ChangeRun: Sendable {
 
     func isOwned(by visitor: Visitor) -> Bool { !owner.isEmpty && owner == visitor.formToken }
 
-    /// The action that ends the effect again; `nil` if there is none.
+    /// The action that undoes the change; `nil` if there is none.
     var undo: Undo? {
         guard case .done(let result) = phase else { return nil }
         return Undo(of: action, fields, result)
@@ -117,7 +117,7 @@ final class ChangeRun: Sendable {
 
     private var isStopped: Bool { stopping.load(ordering: .relaxed) }
 
-    /// Stops a count at once, and the work after its current step.
+    /// Stops a count at once, and changes after the current step.
     func stop() {
         stopping.store(true, ordering: .relaxed)
         state.withLock { state in
@@ -131,7 +131,7 @@ final class ChangeRun: Sendable {
     }
 
     /// Starts to count.
-    /// - Parameter next: is called after the count.
+    /// - Parameter next: called after the count.
     func start(_ next: @escaping @Sendable () async -> Void) {
         let task = Task {
             await count()
@@ -143,7 +143,7 @@ final class ChangeRun: Sendable {
     /// Ends a run that can't be carried out.
     func refuse(_ problem: String) { set(.failed(problem)) }
 
-    /// Waits for a moment until it does not work, so that most runs need no page about their progress.
+    /// Waits up to 400 ms for the end of the current work, so that most runs need no page for their progress.
     func settle() async throws {
         let end = ContinuousClock.now + .milliseconds(400)
         while isWorking, .now < end { try await Task.sleep(for: .milliseconds(10)) }
@@ -188,16 +188,16 @@ final class ChangeRun: Sendable {
 /// The recent runs of this process.
 actor ChangeRuns {
     private static let maximum = 100
-    /// The numbers of runs that can change something at once, and that can count.
+    /// The maximum numbers of runs that make changes at the same time, and that count.
     private static let (concurrent, counting) = (4, 16)
 
     private var runs: [ChangeRun] = []
 
     /// Adds a run and starts counting.
     /// - Parameters:
-    ///   - isConfirmed: true to carry it out without a further question.
-    ///   - end: is called at the end of one that is.
-    /// - Throws: ``WebError`` if too many runs are at work, or wait for confirmation.
+    ///   - isConfirmed: true to make the change without a question.
+    ///   - end: called at the end of such a change.
+    /// - Throws: ``WebError`` if too many runs count or are kept.
     func start(_ run: ChangeRun, isConfirmed: Bool, _ end: @escaping @Sendable () async -> Void) throws {
         let counting = runs.count { if case .counting = $0.phase { true } else { false } }
         guard counting < Self.counting else {
@@ -246,7 +246,7 @@ extension Site {
             """
     }
 
-    /// Returns the runs that a visitor's pages show, as a section that live pages keep up to date; others ask for it.
+    /// Returns the runs that a visitor's pages show, as a live section. Pages without live updates request it from `/runs`.
     func runStrip(for visitor: Visitor) async -> HTML {
         let items = await runs.inView(of: visitor).map { ChangeRunPage.item($0, self, visitor) }
         return Elements.live(
@@ -272,8 +272,8 @@ struct ChangeRunPage: DashboardPage {
         return PageContent(title: "Confirm a change", main: main)
     }
 
-    /// Returns the path of the page to show at the end. That of the operator can contain whole tokens or a text to
-    /// search for, so viewers are led to the list of actions.
+    /// Returns the path of the page to show at the end. The operator's page can have whole tokens or a searched text in its path, so
+    /// viewers get the list of actions.
     static func back(_ run: ChangeRun, _ site: Site, _ visitor: Visitor) -> String {
         visitor.seesContent ? run.back : site.links.path(["activity"])
     }

@@ -91,7 +91,7 @@ package struct Dashboard: Service {
                         isLive: (content.status == .ok || content.isOld) && page.isLive(pageRequest.query)),
                     status: content.status)
             }
-            // A browser asks for no more.
+            // After this status, the browser does not request the stream again.
             guard page.isLive(pageRequest.query) else { return Response(status: .noContent) }
             let head = site.admission.head(of: request, from: context.peer)
             return site.live.response {
@@ -107,8 +107,8 @@ package struct Dashboard: Service {
 }
 
 extension Dashboard {
-    /// Returns what a page shows after an error: while Redis does not answer, the last numbers, if it keeps itself up to
-    /// date; else the error.
+    /// Returns the content of a page after an error. While Redis does not answer, a live page shows its last numbers. Other pages show the
+    /// error.
     private static func without(
         _ error: any Error, _ page: any DashboardPage, _ request: PageRequest
     ) async -> PageContent {
@@ -123,7 +123,7 @@ extension Dashboard {
                 (content.status, content.isOld) = (found.status, true)
                 return content
             } catch {
-                // It has not been shown before.
+                // The page has no last numbers, because it was not shown before.
             }
         }
         return PageContent(found)
@@ -150,7 +150,7 @@ struct ErrorPages: RouterMiddleware {
                 return response
             }
             let content = PageContent(found)
-            // Visitors that are not authenticated get no navigation.
+            // No navigation, because the visitor may be unauthenticated.
             var page = Page(content.title, of: "apns-worker", main: content.main)
             page.footer = "<a href=\"\(site.links.path([]))\">Overview</a>"
             return Response.page(page.html(site.links), status: found.status)
@@ -207,7 +207,7 @@ final class LoginPages: Sendable {
             return refused(5)
         }
         if turn == .checkSlowly {
-            // To the next whole second, so that the time shows little.
+            // Waits for the end of a whole second, so that the response time reveals little.
             let (pace, taken) = (LoginLimits.pace.nanoseconds, (NIODeadline.now() - begun).nanoseconds)
             try await Task.sleep(for: .nanoseconds(pace - taken % pace))
         }

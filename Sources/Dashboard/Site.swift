@@ -38,7 +38,7 @@ final class Site: Sendable {
 
     func client(of request: Request, _ context: WebContext) -> String {
         let forwarded = request.headers[values: .xForwardedFor]
-        // An address of another network may be a client that made the header itself.
+        // Warns only about a local address. Any other may be a client that wrote the header itself.
         if !forwarded.isEmpty, TrustedProxies.isLocal(context.peer), !configuration.proxies.contains(context.peer),
             !hasWarned.exchange(true, ordering: .relaxed)
         {
@@ -54,7 +54,7 @@ final class Site: Sendable {
     /// The problems of the dashboard itself, as sentences.
     var problems: [String] { configuration.users?.problems ?? [] }
 
-    /// Returns the path of a page that a request names, without the base path; that of the overview for anything else.
+    /// Returns the path of a page that a request names without the base path. For anything else, it returns the path of the overview.
     func local(_ path: String?) -> String {
         // `//host` is another site, and browsers strip tabs and line feeds.
         guard let path, path.hasPrefix("/"), !path.hasPrefix("//"),
@@ -63,8 +63,8 @@ final class Site: Sendable {
         return links.base + path
     }
 
-    /// Returns true for a path with a segment that browsers resolve, such as `..`: it would leave the base path, below
-    /// which the other paths of the host are another program's. ``Links`` makes no such path.
+    /// Returns true for a path with a segment that browsers resolve, such as `..`. It could leave the base path and lead to another program
+    /// of the host. ``Links`` makes no such path.
     private static func hasDots(_ path: String) -> Bool {
         path.prefix { $0 != "?" && $0 != "#" }.split(separator: "/").contains { segment in
             [".", ".."].contains(segment.lowercased().replacing("%2e", with: "."))
@@ -122,7 +122,7 @@ final class Site: Sendable {
         guard let name = visitor.name else {
             return configuration.isReadOnly ? "<span class=\"account\">read-only</span>" : ""
         }
-        // The proxy's own page ends its login.
+        // The visitor logs out at the proxy.
         if visitor.isOfProxy { return "<span class=\"account\">\(name) (\(visitor.role.rawValue))</span>" }
         return """
             <form class="account" method="post" action="\(links.path(["logout"]))">\(formToken(visitor))\
@@ -192,7 +192,7 @@ struct PageContent {
     /// The path of the page to show instead.
     var redirect: String?
     var status = HTTPResponse.Status.ok
-    /// True if it has the last numbers, because Redis does not answer.
+    /// True if it shows the last numbers, because Redis does not answer.
     var isOld = false
     /// The forms of the menu of actions; empty for a page without one.
     var menu: HTML = ""
@@ -299,10 +299,10 @@ protocol DashboardPage: Sendable {
     /// The route, such as `/queues/{queue}`.
     var path: String { get }
     var section: Section { get }
-    /// Returns true if the page keeps itself up to date. A page that searches does not: its updates would search again.
+    /// Returns true if the page keeps itself up to date. A page with a search does not, because each update would search again.
     func isLive(_ query: Form) -> Bool
     func content(_ request: PageRequest) async throws -> PageContent
-    /// Returns the form of the page's filters as they were sent, to correct them; empty for a page without filters.
+    /// Returns the form with the page's filters as they were sent, so that a mistake can be corrected; empty for a page without filters.
     func filters(_ request: PageRequest) async throws -> HTML
 }
 
@@ -311,7 +311,7 @@ extension DashboardPage {
 
     func filters(_ request: PageRequest) async throws -> HTML { "" }
 
-    /// Returns the content of the page; for a request with a mistake in a filter, the mistake and the filters.
+    /// Returns the content of the page. If a filter has a mistake, returns the mistake and the form of the filters.
     func contentOrMistake(_ request: PageRequest) async throws -> PageContent {
         do {
             return try await content(request)

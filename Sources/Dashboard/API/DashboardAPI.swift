@@ -16,13 +16,13 @@ struct DashboardAPI: Sendable {
     /// A path that answers GET.
     fileprivate struct Read: Sendable {
         let path, summary: String
-        /// The parameters of the query. Others are refused: a misspelled filter would choose everything.
+        /// The parameters of the query. Unknown parameters are refused, because a misspelled filter would choose everything.
         let fields: [Field]
-        /// The thing that it answers, or that its list has.
+        /// The members of the answered thing, or of each thing in the list.
         let thing: ShownMembers
         /// The member with the list; `nil` for a single thing.
         let list: String?
-        /// True if the list can be counted.
+        /// True if the list can be counted by columns (`by`).
         var isCounted = false
         let read: @Sendable (PageRequest) async throws -> Response
 
@@ -36,7 +36,7 @@ struct DashboardAPI: Sendable {
             }
         }
 
-        /// - Parameter isSearch: false for a list without the number of things that were searched.
+        /// - Parameter isSearch: true to answer with the number of searched things, too.
         static func list<Row: Shown>(
             _ path: String, _ name: String, _ summary: String, _ fields: [Field] = [], isSearch: Bool = true,
             _ read: @escaping @Sendable (PageRequest) async throws -> ListPart<Row>
@@ -53,7 +53,7 @@ struct DashboardAPI: Sendable {
             }
         }
 
-        /// A list that can be counted by some columns.
+        /// A list that can be counted by columns (`by`).
         static func counted<Row: Counted>(
             _ path: String, _ name: String, _ summary: String, _ fields: [Field],
             _ read: @escaping @Sendable (PageRequest, ListReading) async throws -> ListPart<Row>
@@ -74,7 +74,7 @@ struct DashboardAPI: Sendable {
             }
         }
 
-        /// Returns the end of the answer with a list.
+        /// Returns the members after the list, and the end of the answer.
         private static func end(_ looked: Int?, _ cursor: String?, _ unread: UnreadParts) -> String {
             var json = looked.map { ",\"searched\":\($0)" } ?? ""
             // The cursor contains names of queues and lanes, so it must be escaped.
@@ -216,11 +216,11 @@ struct DashboardAPI: Sendable {
 
     // MARK: Description
 
-    /// Returns the API description in OpenAPI 3.0: a file with the paths that change something, completed by the paths that
-    /// read, the actions, and the schemas of all things.
+    /// Returns the API description in OpenAPI 3.0. `openapi.json` has the paths that change something. The paths that read, the actions and
+    /// the schemas are inserted into it.
     static func description(base: String) -> String {
         let things = reads.map(\.thing) + [ActionObject.columns.members]
-        // The file has the POST of this path.
+        // The file has this path already, because it describes the POST.
         let paths =
             reads.filter { $0.path != "/jobs" }.map { "\"/api/v1\($0.path)\": {\($0.operation)}" }
             + ActionKind.all.filter(\.isInAPI).map { description(of: $0) }
@@ -232,7 +232,7 @@ struct DashboardAPI: Sendable {
                 "\"SCHEMAS\": {}", with: ShownMembers.schemas(things).joined(separator: ",\n   "), maxReplacements: 1)
     }
 
-    /// Returns the path of an action, as a member of the description's `paths`.
+    /// Returns the member of `paths` that describes an action.
     private static func description(of kind: ActionKind) -> String {
         let all = kind.own.filter { $0.name != Actions.formToken.name } + kind.fields
         let properties = all.map { "\"\($0.name)\": \($0.schema)" }.joined(separator: ", ")
@@ -246,7 +246,7 @@ struct DashboardAPI: Sendable {
             """
     }
 
-    /// Returns the members of the answers to a request with mistakes.
+    /// Returns the members of `responses` for errors with some statuses.
     fileprivate static func errors(_ statuses: [Int]) -> String {
         statuses.sorted().map { "\"\($0)\": {\"$ref\": \"#/components/responses/Error\"}" }.joined(separator: ", ")
     }
@@ -313,7 +313,7 @@ struct DashboardAPI: Sendable {
         }
     }
 
-    /// Reads the fields of an action: a JSON object of strings, numbers, booleans, or lists of strings; or a form.
+    /// Reads the fields of an action from a form, or from a JSON object of strings, numbers, booleans and lists of strings.
     private static func form(_ context: WebContext) throws -> Form {
         guard context.form.isEmpty else { return context.form.refusingEmpty }
         guard context.body.readableBytes > 0 else { return Form() }
@@ -339,7 +339,7 @@ struct DashboardAPI: Sendable {
             if let text = try? container.decode(String.self) {
                 texts = [text]
             } else if let list = try? container.decode([String].self) {
-                // A list without values is a field with an empty value, and not a missing field.
+                // An empty list is an empty value, which is refused. A missing field could choose everything.
                 texts = list.isEmpty ? [""] : list
             } else if let flag = try? container.decode(Bool.self) {
                 (texts, isBoolean) = (["\(flag)"], true)
@@ -398,7 +398,7 @@ private struct HistoryPoint: Shown {
 }
 
 extension DashboardAPI.Read {
-    /// The member of its path in the description.
+    /// The member `get` of the path that describes it.
     fileprivate var operation: String {
         let inPath = path.matches(of: /{(\w+)}/).map { part in
             """

@@ -9,19 +9,18 @@ import Redis
 import Synchronization
 import WebPages
 
-/// `POST /api/v1/jobs`: enqueues the jobs of a request, all or none, for producers and operators.
+/// `POST /api/v1/jobs`: enqueues all jobs of a request or none, for producers and operators.
 ///
-/// The answer follows the one of Redis to the push, so that the jobs of an answered request outlive this process.
+/// It answers after Redis has answered, so the jobs of an answered request outlive this process.
 final class JobsAPI: Sendable {
     private let site: Site
     private let limits = Mutex(RefusalLimits())
 
     init(site: Site) { self.site = site }
 
-    /// The seconds after which a refused request should be repeated: when a producer has no credit, the list is too
-    /// long, or Redis is nearly full.
+    /// `Retry-After` in seconds: if a producer has no credit, the list is too long, or Redis is nearly full.
     private static let (creditPause, listPause, memoryPause) = (1, 5, 10)
-    /// The time in which the jobs of an `Idempotency-Key` are sent once, in seconds.
+    /// The lifetime of an `Idempotency-Key` in seconds. In this time, its jobs are sent only once.
     private static let uniqueFor = 86_400
 
     func add(to routes: RouterGroup<WebContext>) {
@@ -117,7 +116,7 @@ final class JobsAPI: Sendable {
         return .json(bytes: try answer.json().utf8, status: .accepted)
     }
 
-    /// Returns the queue of a request: the one that it names, or the only one of a producer.
+    /// Returns the queue that a request names, or else the only queue of its producer.
     private func destination(_ query: Form, _ visitor: Visitor) async throws -> QueueKeys {
         let named = query.all("queue")
         guard named.count <= 1 else { throw WebError(.badRequest, "name one queue; a request has the jobs of one") }
@@ -132,7 +131,7 @@ final class JobsAPI: Sendable {
         guard producer.queues.contains(name) else {
             throw WebError(.forbidden, "this token is not for queue \(name.printable); its queues: \(list)")
         }
-        // Unlike an operator's, it need not have been used before.
+        // A producer may enqueue to a queue that does not exist yet; an operator may not.
         return try QueueKeys(prefix: site.source.fleet.prefix, queue: name)
     }
 
@@ -140,7 +139,7 @@ final class JobsAPI: Sendable {
     private static func refusal(of app: String?, _ producer: ProducerRights?) -> String? {
         guard let producer, !producer.apps.isEmpty else { return nil }
         let list = producer.apps.joined(separator: ", ").printable
-        // Without `app` the topic would choose the app.
+        // The topic of a job without `app` chooses an app, which may be another one.
         guard let app else { return "the job names no app; this token is for \(list)" }
         return producer.apps.contains(app) ? nil : "this token is not for app \(app.printable); its apps: \(list)"
     }
@@ -153,7 +152,7 @@ final class JobsAPI: Sendable {
         return key
     }
 
-    /// Refuses a body that is not plain: it would be read as something else.
+    /// Refuses an encoded body, because it would be read as if it were not encoded.
     private static func checkCoding(_ request: Request) throws {
         if let coding = request.headers[.contentEncoding], coding.lowercased() != "identity" {
             throw WebError(
@@ -164,15 +163,15 @@ final class JobsAPI: Sendable {
         }
     }
 
-    /// Returns the ID of a job without one: the same for the same place in each request with the same key, however its lines
-    /// are divided.
+    /// Returns the ID for a job that has none. It is the same in each request with the same key and the same jobs, because it depends on
+    /// the job's number and not on its line.
     private static func id(_ user: String, _ queue: String, _ key: String, _ number: Int) -> String {
-        // No part but the last can contain a line feed.
+        // Only the key can contain a line feed. As the last part, it cannot make two different texts equal.
         Digest.sha256("\(user)\n\(queue)\n\(number)\n\(key)").prefix(12).hex
     }
 
-    /// Pushes jobs.
-    /// - Returns: a note, if the jobs are enqueued but something else failed.
+    /// Pushes jobs, and adds them to the totals of their campaigns.
+    /// - Returns: a note if the jobs are enqueued but the totals could not be changed.
     private func push(
         _ jobs: [ByteBuffer], _ request: JobPush.Request?, _ client: RedisClient, _ keys: QueueKeys, _ visitor: Visitor
     ) async throws -> String? {
@@ -182,7 +181,8 @@ final class JobsAPI: Sendable {
             do {
                 outcome = try await JobPush.push(jobs, client, keys, maximumLength: maximum, request: request)
             } catch RedisError.notConnected {
-                // Nothing was sent. Waiting for the connection beforehand would take each request to its event loop and back.
+                // Nothing was sent, so it is safe to push again. To wait for the connection before each push would cost two hops between
+                // event loops.
                 let ready = try await site.source.fleet.client(for: keys.jobs)
                 outcome = try await JobPush.push(jobs, ready, keys, maximumLength: maximum, request: request)
             }
@@ -217,11 +217,11 @@ final class JobsAPI: Sendable {
                 AuditEntry(.testSend, "queue \(keys.queue)", by: visitor.by, count: jobs.count, via: .web))
         }
         do {
-            // It is not known which request is a campaign's last.
+            // The totals remain open, because further requests can belong to the same campaigns.
             try await CampaignCounts.addTotals(of: jobs, isOpen: true, client, keys)
             return nil
         } catch let error as RedisError {
-            // The jobs are in the queue already: after an error, they would be enqueued again.
+            // Returns a note instead of an error. After an error, the producer would enqueue the jobs again.
             return "the totals of campaigns were not counted: \(error)"
         }
     }
@@ -230,12 +230,13 @@ final class JobsAPI: Sendable {
 struct EnqueuedAnswer {
     let queue: String
     let enqueued: Int
-    /// The ID of each job; `nil` for a wrapped job without one.
+    /// The ID of each job; `nil` for a job in a worker's wrapper without an ID.
     let ids: [String?]
     let hints: [HintList.Kind]
     var notes: [String]
 
-    /// Returns the answer as JSON. Not by `JSONEncoder` as a whole, which takes most of the time of a small request.
+    /// Returns the answer as JSON. `JSONEncoder` writes only the hints and notes, because it would take most of the time of a small
+    /// request.
     func json() throws -> String {
         var text = ByteBuffer()
         text.reserveCapacity(256 + 32 * ids.count)
@@ -255,7 +256,7 @@ struct EnqueuedAnswer {
 /// The likely mistakes in the jobs of a request, each kind once.
 struct HintList {
     struct Kind: Encodable {
-        /// The number of the first job with it, and of all.
+        /// The number of the first job with this mistake. ``jobs`` is the number of all such jobs.
         let first: Int
         var jobs = 1
         let hint, message: String
@@ -300,7 +301,7 @@ private struct RefusedJobs {
         if jobs.count < Self.listed { jobs.append(Job(number: number, error: error)) }
     }
 
-    /// The answer; 403 if a producer's rights are the only reason.
+    /// Returns the answer, with status 403 if the producer's rights are the only reason, and 400 otherwise.
     func response(of all: Int) throws -> Response {
         let first = jobs.first.map { all == 1 ? $0.error : "\(unit) \($0.number): \($0.error)" } ?? ""
         let rest = count > 1 ? "; \(count) of \(Words.count(all, "job")) are refused" : ""

@@ -1,11 +1,11 @@
 import NIOCore
 
-/// Limits how often each producer can send requests with mistakes, which cost as much as others. No I/O.
+/// Limits the requests with mistakes of each producer, because they cost as much as other requests. No I/O.
 ///
-/// A producer has a credit of requests, which grows with time up to ``burst``. Each request takes one before it is read, and gives
-/// it back if it has no mistakes.
+/// A producer has credit for a number of requests, which grows with time up to ``burst``. A request takes 1 before it is read. It gives 1
+/// back if it has no mistakes.
 struct RefusalLimits {
-    /// The number of refused requests at once, and their sustained number per second.
+    /// The maximum credit, and its growth per second.
     static let (burst, perSecond) = (100.0, 10.0)
 
     private struct Credit {
@@ -19,7 +19,7 @@ struct RefusalLimits {
     enum Answer { case granted, refused, refusedFirst }
 
     /// Takes the credit for a request.
-    /// - Returns: `refused` while a producer has none, and `refusedFirst` for the first time since it had the whole.
+    /// - Returns: `refused` if the producer has no credit; `refusedFirst` for the first such request since the credit was full.
     mutating func take(_ producer: String, now: NIODeadline) -> Answer {
         var credit = credit(producer, now)
         defer { credits[producer] = credit }
@@ -39,7 +39,7 @@ struct RefusalLimits {
     }
 
     private func credit(_ producer: String, _ now: NIODeadline) -> Credit {
-        // Names are those of the file of users, so there are few.
+        // The names are from the file of users, so there are few entries.
         guard let credit = credits[producer] else { return Credit(left: Self.burst, at: now) }
         let left = credit.left + Double((now - credit.at).nanoseconds) / 1e9 * Self.perSecond
         return left >= Self.burst

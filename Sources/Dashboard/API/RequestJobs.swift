@@ -3,7 +3,7 @@ import PushJob
 
 /// The jobs in the body of a request: one JSON object, an array of objects, or lines with an object each.
 struct RequestJobs {
-    /// A job, and its number for messages: that of its first line or, in an array, of its element, counted from 1.
+    /// A job, and its number for messages: its first line or, in an array, its place. Both are counted from 1.
     struct Item {
         let number: Int
         let text: ByteBuffer
@@ -12,11 +12,10 @@ struct RequestJobs {
     static let maximum = 1000
 
     private(set) var items: [Item] = []
-    /// The things that are numbered: `line` or `job`.
+    /// The word for an item's number in messages: `line` or `job`.
     private(set) var unit = "line"
 
-    /// - Throws: ``WebError`` for a body without jobs, with too many, or with an array that is not valid JSON. Other
-    ///   jobs may still be invalid.
+    /// - Throws: ``WebError`` if there are no jobs or too many, or if an array is not valid JSON. Each item may still be an invalid job.
     init(_ body: ByteBuffer) throws {
         try body.withUnsafeReadableBytes { bytes in
             var scanner = JSONScanner(bytes)
@@ -40,7 +39,7 @@ struct RequestJobs {
         }
     }
 
-    /// The digest of the jobs, however they are divided: as lines, with empty ones between them, or as an array.
+    /// The digest of the jobs. It is the same for lines and for an array, and for any white space between the jobs.
     var digest: String {
         var text = ByteBuffer()
         for item in items {
@@ -61,8 +60,8 @@ struct RequestJobs {
         try scanner.finish()
     }
 
-    /// Reads values one after the other, which can span lines. If one is not valid, its line is the job, and the next
-    /// line begins another.
+    /// Reads one value after another. A value can span several lines. If a value is not valid JSON, the rest of its line becomes an item,
+    /// and the next line begins another.
     private mutating func readLines(_ bytes: UnsafeRawBufferPointer, _ body: ByteBuffer) {
         var (line, counted, start) = (1, 0, 0)
         while items.count <= Self.maximum {

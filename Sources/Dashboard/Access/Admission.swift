@@ -23,7 +23,7 @@ struct Visitor: Sendable, Equatable {
     /// The name in pauses, cancellations and the audit log.
     var by: String { name.map { "\($0) (web)" } ?? "web" }
 
-    /// Returns a text about a change as the visitor may see it: the tokens in it are shortened for viewers.
+    /// Returns a text about a change. Its tokens are shortened for visitors who may not see content.
     func shown(_ text: String) -> String {
         guard !seesContent else { return text }
         return text.split(separator: "\n", omittingEmptySubsequences: false)
@@ -49,21 +49,21 @@ struct WebContext: RequestContext {
 
 /// Decides who may make a request, from its head. No I/O.
 ///
-/// With users, a visitor logs in with a password and gets a session, or sends a token with each request, or is named by a
-/// trusted proxy with each request. Without users, everyone who can reach the port is admitted; such a port must be on a
-/// loopback address. The dashboard's pages and its API have the same rules.
+/// With users, a visitor logs in with a password and gets a session, or sends a token with each request. A trusted proxy can also name the
+/// visitor in each request. Without users, everyone who can reach the port is admitted, so the port must be on a loopback address. The
+/// pages and the API have the same rules.
 struct Admission: Sendable {
     static let cookie = "apns-worker-session"
 
     /// The user whom a trusted proxy names in a request.
     enum ProxyUser: Sendable, Equatable {
-        /// No trusted proxy sent the request, or proxies name no users here.
+        /// The request does not come from a trusted proxy, or proxies do not name users.
         case unused
         case named(String)
         /// The proxy sent no name, or several.
         case unnamed
 
-        /// - Parameter values: those of the header; a client's own may be among several.
+        /// - Parameter values: the values of the header. If there are several, the client may have sent one of them.
         init(_ values: [String]) {
             // A comma separates several values in one line.
             let isName = values.first?.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x2C } ?? false
@@ -72,40 +72,40 @@ struct Admission: Sendable {
         }
     }
 
-    /// The head of a request, as far as it matters here.
+    /// The parts of a request's head that the decision needs.
     struct Head: Sendable {
         var isGet = true
         var isPost = false
-        /// Below the base path.
+        /// The path without the base path.
         var path: String
         var query: String?
         var host: String?
         var origin: String?
         var fetchSite: String?
         var authorization: String?
-        /// The value of the cookie.
+        /// The value of the session's cookie; empty without one.
         var session = ""
         var isStream = false
         var proxyUser = ProxyUser.unused
 
         var isAPI: Bool { path.hasPrefix("/api/") }
 
-        /// True for the only request of producers.
+        /// True for the only request that a producer may make.
         var enqueuesJobs: Bool { isPost && path == "/api/v1/jobs" }
 
-        /// True for what every visitor gets, logged in or not.
+        /// True for paths that need no login.
         var isOpen: Bool { path.hasPrefix("/assets/") || path == "/healthz" }
     }
 
     enum Entry: Sendable, Equatable {
-        /// Anybody may make the request.
+        /// Anyone may make the request.
         case open
-        /// - Parameter newSession: the session that the browser must get; nil if it has one, or needs none.
+        /// - Parameter newSession: the session to give to the browser; nil if it has one or needs none.
         case admitted(Visitor, newSession: String?)
-        /// To the login page, and then back.
-        /// - Parameter to: the path and query; nil for the first page.
+        /// The visitor must log in first.
+        /// - Parameter to: the path and query of the page to return to; nil for the first page.
         case login(to: String?)
-        /// The end of a stream.
+        /// A stream of live updates must end.
         case noContent
         case refused(HTTPResponse.Status, String)
     }
@@ -113,16 +113,15 @@ struct Admission: Sendable {
     let hasUsers: Bool
     let isReadOnly: Bool
     let viewersSeeContent: Bool
-    /// True to admit users whom a proxy names and the file does not, as viewers: no user of the file has fewer rights, so a
-    /// line that is lost gives its user no more.
+    /// True to admit a user as a viewer if a proxy names the user and the file does not. No user in the file has fewer rights, so a user
+    /// gains nothing if a line of the file is lost.
     var admitsUnlisted = false
-    /// The allowed names in `Host` without users; with users the cookie protects against DNS rebinding.
+    /// The names that `Host` may have if there are no users. With users, the cookie protects against DNS rebinding.
     let foreign: ForeignRequests
 
-    /// Decides about a request.
     /// - Parameters:
-    ///   - users: those of the file, now.
-    ///   - session: the session of ``Head/session``, if it has not ended.
+    ///   - users: the present users of the file.
+    ///   - session: the session that ``Head/session`` names, if it exists and has not ended.
     func entry(_ head: Head, _ users: Users, session: Sessions.Session?) -> Entry {
         if head.isOpen { return .open }
         if !hasUsers, let refusal = foreign.refusal(host: head.host, origin: nil) {
@@ -132,7 +131,7 @@ struct Admission: Sendable {
             guard visitor.role != .producer || head.enqueuesJobs else {
                 return .refused(.forbidden, "a producer's token is only for POST /api/v1/jobs")
             }
-            // Without a login, the value in the cookie is only for forms.
+            // Without a login, the session only protects forms.
             let needsSession = (!hasUsers || visitor.isOfProxy) && !Sessions.isValue(head.session)
             guard needsSession else { return .admitted(visitor, newSession: nil) }
             let new = Sessions.value()
@@ -167,22 +166,22 @@ struct Admission: Sendable {
             guard let user = users.user(token: token) else { return nil }
             visitor = Visitor(name: user.name, role: user.role, seesContent: false, producer: user.producer)
         } else {
-            // A session would let a user past the login of the proxy.
+            // If proxies name users, a session is not accepted, because it would bypass the login of the proxy.
             guard head.proxyUser == .unused, let session, let user = users[session.name],
                 user.fingerprint == session.user
             else { return nil }
             visitor = Visitor(
                 name: user.name, role: user.role, seesContent: false, formToken: Self.formToken(head.session))
         }
-        // A producer must not become a viewer, who can read.
+        // Only operators become viewers: a producer must not be able to read.
         if isReadOnly, visitor.role == .operator { visitor.role = .viewer }
         visitor.seesContent = visitor.role == .operator || visitor.role == .viewer && viewersSeeContent
         return visitor
     }
 
-    /// Returns the reason to refuse a POST that a browser may have been made to send by another site.
+    /// Returns the reason to refuse a POST that another site may have caused; nil to accept it.
     /// - Parameters:
-    ///   - sent: the token that came with the request.
+    ///   - sent: the form token in the request.
     ///   - visitor: nil for a login.
     func refusal(of head: Head, formToken sent: String, _ visitor: Visitor?) -> WebError? {
         if hasUsers, head.bearer != nil, head.path != "/login" { return nil }
@@ -201,12 +200,12 @@ struct Admission: Sendable {
                     + "--users FILE")
     }
 
-    /// The value that forms of a session must send back. The browser shows scripts of other sites neither.
+    /// Returns the value that the forms of a session must send back. Scripts of other sites can read neither the session nor this value.
     static func formToken(_ session: String) -> String { Digest.hmac(key: Array(session.utf8), "form").hex }
 }
 
 extension Admission.Head {
-    /// The token of a program. Proxies add tokens of their own to the requests of users whom they name.
+    /// The token of a program. If a proxy names the user, a token is not used, because proxies add tokens of their own.
     var bearer: String? {
         if case .named = proxyUser { return nil }
         guard let authorization, authorization.lowercased().hasPrefix("bearer ") else { return nil }
@@ -233,11 +232,11 @@ extension Admission.Head {
 struct AdmissionMiddleware: RouterMiddleware {
     typealias Context = WebContext
 
-    /// The maximum size of a body in bytes: of an admitted visitor's, and of a stranger's.
+    /// The maximum size of a body in bytes: from an admitted visitor, and from anyone else, such as a login.
     private static let (maximumBody, maximumLogin) = (1 << 20, 16 << 10)
 
-    /// The bytes of the bodies of visitors that are being read or processed, which take several times as much memory. Those of
-    /// strangers are small, and must not keep a visitor from logging in.
+    /// Limits the bytes of bodies that are read or processed, because processing takes several times as much memory. Logins do not count:
+    /// they are small, and strangers could use up the limit.
     private let bodies = Shares(ofVisitor: 8 << 20, all: 32 << 20)
     let rules: Admission
     let users: UserFile?
@@ -246,7 +245,7 @@ struct AdmissionMiddleware: RouterMiddleware {
     /// True if the dashboard's own port has TLS.
     let hasTLS: Bool
     let proxies: TrustedProxies
-    /// The header in which they name users.
+    /// The header that ``proxies`` use to name users; nil if they do not.
     let userHeader: HTTPField.Name?
 
     func handle(
@@ -255,7 +254,7 @@ struct AdmissionMiddleware: RouterMiddleware {
         var context = context
         let head = head(of: request, from: context.peer)
         var newCookie: String?
-        // Of the body, until the request is processed.
+        // The bytes taken from ``bodies``. They are given back when the request has been processed.
         var taken = 0
         defer { if taken > 0 { bodies.giveBack(taken, for: context.visitor) } }
         switch await entry(head) {
@@ -274,7 +273,6 @@ struct AdmissionMiddleware: RouterMiddleware {
         return response
     }
 
-    /// Returns the head of a request.
     /// - Parameter peer: the address of the connection's other end. Only a trusted proxy can name the user.
     func head(of request: Request, from peer: String) -> Admission.Head {
         var head = Admission.Head(request, base: links.base)
@@ -289,18 +287,18 @@ struct AdmissionMiddleware: RouterMiddleware {
         let entry = rules.entry(head, users?.current ?? .none, session: session)
         guard session != nil else { return entry }
         if case .admitted = entry { return entry }
-        // A session that its user's line has ended does not come back with the line.
+        // The user's line has changed or is gone. The session must stay ended even if the old line comes back.
         await sessions.end(head.session)
         return entry
     }
 
-    /// Returns the sender of a request whose answer is still being written, as of now; nil if the answer must end.
+    /// Returns the visitor of a stream of live updates, with the present rights; nil if the stream must end.
     func visitor(of head: Admission.Head) async -> Visitor? {
         if case .admitted(let visitor, _) = await entry(head) { visitor } else { nil }
     }
 
-    /// Reads the body of a POST and checks that it comes from a page of this site.
-    /// - Parameter taken: the bytes that were taken of ``bodies``.
+    /// Reads the body of a POST, and checks that it comes from a page of this site.
+    /// - Parameter taken: the bytes that were taken from ``bodies``.
     private func take(
         _ request: Request, _ head: Admission.Head, _ context: inout Context, from visitor: Visitor?,
         _ taken: inout Int
@@ -338,7 +336,7 @@ struct AdmissionMiddleware: RouterMiddleware {
         }
     }
 
-    /// Returns the header that gives a session to the browser.
+    /// Returns `Set-Cookie` that stores a session in the browser.
     func cookie(_ value: String, for request: Request) -> String {
         let isSecure =
             request.headers[HTTPField.Name("X-Forwarded-Proto")!]?.lowercased() == "https"
@@ -347,22 +345,19 @@ struct AdmissionMiddleware: RouterMiddleware {
             + (isSecure ? "; Secure" : "") + (users == nil ? "" : "; Max-Age=\(Sessions.lifetime)")
     }
 
-    /// The header that takes it from the browser.
+    /// `Set-Cookie` that removes the session from the browser.
     var endedCookie: String {
         "\(Admission.cookie)=; Path=\(links.base.isEmpty ? "/" : links.base); HttpOnly; SameSite=Lax; Max-Age=0"
     }
 }
 
-/// Limits what visitors use at once: one visitor's share must not keep others from theirs.
+/// Limits an amount that is in use at the same time, per visitor and in all, so that one visitor cannot use up the whole.
 final class Shares: Sendable {
     enum Refusal { case own, all }
 
     private let (ofVisitor, all): (Int, Int)
     private let used = Mutex<[String: Int]>([:])
 
-    /// - Parameters:
-    ///   - ofVisitor: the maximum for one visitor.
-    ///   - all: the maximum for all of them.
     init(ofVisitor: Int, all: Int) { (self.ofVisitor, self.all) = (ofVisitor, all) }
 
     /// Takes an amount for a visitor, before it is used.

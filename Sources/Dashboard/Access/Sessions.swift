@@ -8,11 +8,11 @@ import PushQueue
 import Redis
 import Synchronization
 
-/// The sessions of users who have logged in, in Redis, so that all dashboards of a Redis share them, a restart keeps
-/// them, and one that has ended is refused everywhere.
+/// The sessions of logged-in users, in Redis. So all dashboards of a Redis share them, a restart keeps them, and an ended session is
+/// refused everywhere.
 ///
-/// A session is a random value that only the browser has; Redis has its SHA-256. While Redis is unavailable or full, a
-/// process accepts those that it has seen or made.
+/// A session is a random value that only the browser has. Redis has its SHA-256. While Redis is unavailable or full, a process accepts the
+/// sessions that it has seen or made.
 final class Sessions: Sendable {
     struct Session: Codable, Sendable, Equatable {
         let name: String
@@ -24,14 +24,15 @@ final class Sessions: Sendable {
 
     /// The lifetime of a session, in seconds.
     static let lifetime: Int64 = 12 * 3600
-    /// The number of sessions that are kept for the time that Redis is unavailable.
+    /// The maximum number of sessions that a process remembers for the time when Redis is unavailable.
     private static let maximum = 10_000
 
     private struct Kept {
-        /// Sessions that Redis had, and those that it could not be given.
+        /// Sessions that were found in Redis, and sessions that could not be stored there, by their keys.
         var known: [String: Session] = [:]
         var local: [String: Session] = [:]
-        /// Sessions that have ended, until they would have by themselves, and those of them that Redis may still have.
+        /// Sessions that were ended before their lifetime, with the end of their lifetime. `undeleted` has the sessions that Redis may
+        /// still have.
         var ended: [String: Int64] = [:]
         var undeleted: Set<String> = []
     }
@@ -48,11 +49,11 @@ final class Sessions: Sendable {
     /// Returns a random value for a new session.
     static func value() -> String { Digest.random(32).hex }
 
-    /// Returns true for the form of ``value()``.
+    /// Returns true for a text that ``value()`` can return.
     static func isValue(_ text: String) -> Bool { Digest.bytes(hex: text)?.count == 32 }
 
-    /// Begins a session. If Redis does not take it, because it is full or unavailable, this process alone knows it.
-    /// - Returns: its value, for the browser.
+    /// Begins a session. If Redis is full or unavailable, only this process knows the session.
+    /// - Returns: the session's value, for the browser.
     func begin(for user: Users.User) async throws -> String {
         let value = Self.value()
         let session = Session(name: user.name, user: user.fingerprint, until: Self.now + Self.lifetime)
@@ -72,8 +73,7 @@ final class Sessions: Sendable {
         return value
     }
 
-    /// Returns a session that has not ended. While Redis is unavailable, only those are found that this process
-    /// has seen.
+    /// Returns a session that has not ended. While Redis is unavailable, it finds only sessions that this process has seen.
     func find(_ value: String) async -> Session? {
         guard Self.isValue(value) else { return nil }
         let key = key(of: value)
@@ -92,13 +92,13 @@ final class Sessions: Sendable {
         } catch {
             session = kept.withLock { $0.known[key] ?? $0.local[key] }
         }
-        // It may have ended while Redis was asked.
+        // The session may have ended while Redis was asked.
         guard let session, session.until > Self.now, kept.withLock({ $0.ended[key] == nil }) else { return nil }
         return session
     }
 
-    /// Ends a session. This process refuses it from now on; others do when Redis has deleted it, which is tried again
-    /// until it succeeds.
+    /// Ends a session. This process refuses it from now on, other processes once Redis has deleted it. A deletion that fails is tried again
+    /// when a session ends, or when an ended session is used.
     func end(_ value: String) async {
         guard Self.isValue(value) else { return }
         let key = key(of: value)
@@ -115,7 +115,6 @@ final class Sessions: Sendable {
         await delete()
     }
 
-    /// Deletes in Redis what has ended.
     func delete() async {
         for key in kept.withLock({ $0.undeleted }) {
             do {
@@ -145,26 +144,25 @@ final class Sessions: Sendable {
     private func key(of value: String) -> String { fleet.sharedKeys.session(Digest.sha256(value).hex) }
 }
 
-/// Limits the guesses of passwords. No I/O.
+/// Limits guesses of passwords. No I/O.
 ///
-/// An attempt is counted when it begins and given back if the password was right, so attempts made at once count like
-/// others. Only attempts for one name from one address are refused. What strangers can fill (the attempts from one
-/// address, which may be a proxy's, for one name, and in all) makes attempts slow: each takes ``pace``. Known and
-/// unknown names are treated alike.
+/// An attempt is counted when it begins, so that simultaneous attempts count, too. A right password gives its attempt back. Attempts are
+/// refused only for one name from one address. The other limits (from one address, for one name, and in all) make attempts slow but never
+/// refuse them, because strangers could use them up and lock out a user. Known and unknown names are treated alike.
 struct LoginLimits {
     enum Turn: Equatable {
         case check
-        /// Check the password, and answer after whole ``LoginLimits/pace``s.
+        /// Check the password, and answer after a whole number of ``LoginLimits/pace``s.
         case checkSlowly
-        /// Refuse for some seconds.
+        /// Refuse attempts for this number of seconds.
         case refuse(Int)
     }
 
-    /// The time of a slow attempt.
+    /// The time that a slow attempt takes.
     static let pace = TimeAmount.seconds(1)
     /// Attempts per minute: for one name from one address, then from one address, for one name, and in all.
     private static let (login, address, name, all) = (5, 20, 30, 100)
-    /// The number of subjects that are counted.
+    /// The maximum number of counted subjects.
     private static let maximum = 10_000
 
     private struct Count {
@@ -182,8 +180,8 @@ struct LoginLimits {
         case all
     }
 
-    /// Takes a turn for an attempt.
-    /// - Parameter address: the sender, or the group of addresses that belong to one.
+    /// Counts an attempt, and decides about it.
+    /// - Parameter address: the sender's address, or its group of addresses.
     mutating func take(_ name: String, _ address: String, now: NIODeadline) -> Turn {
         if prunedAt == .distantPast || now - prunedAt >= .seconds(10) {
             counts = counts.filter { now - $0.value.since < .minutes(1) }
@@ -200,7 +198,7 @@ struct LoginLimits {
             (counts[$0]?.attempts ?? 0) >= $1
         }
         if counts.count >= Self.maximum {
-            // Of many names with one attempt each, whether known or not.
+            // Forgets the names with a single attempt first, known or not: a stranger can try many.
             counts = counts.filter { $0.value.attempts > 1 }
             if counts.count >= Self.maximum { counts.removeAll() }
         }
@@ -208,17 +206,16 @@ struct LoginLimits {
         return isSlow ? .checkSlowly : .check
     }
 
-    /// Gives the turn of a right password back.
+    /// Gives the attempt with a right password back.
     mutating func giveBack(_ name: String, _ address: String) {
         for subject in subjects(name, address) { counts[subject]?.attempts -= 1 }
     }
 
-    /// The number of subjects that are counted.
     var count: Int { counts.count }
 
-    /// The subjects that an attempt counts for, in the order of the limits.
+    /// Returns the subjects of an attempt, in the order of the limits.
     private func subjects(_ name: String, _ address: String) -> [Subject] {
-        // No user has a longer name.
+        // Bounds the memory. No user has a longer name.
         let name = String(decoding: name.utf8.prefix(200), as: UTF8.self)
         return [.login(name: name, address: address), .address(address), .name(name), .all]
     }

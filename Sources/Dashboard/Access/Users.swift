@@ -26,7 +26,7 @@ package struct ProducerRights: Sendable, Equatable {
     var queues: [String] = []
     /// The names of the apps; empty for all.
     var apps: [String] = []
-    /// The number of waiting jobs of a queue from which it accepts no more of this producer; `nil` for no limit.
+    /// The length of a queue's list; while it has more jobs, this producer's jobs are refused. `nil` for no limit.
     var maximumQueueLength: Int?
 
     package init(queues: [String], apps: [String] = [], maximumQueueLength: Int? = nil) {
@@ -81,7 +81,7 @@ package struct Users: Sendable, Equatable {
         let role: Role
         let credential: Credential
         let producer: ProducerRights?
-        /// The SHA-256 of the line, in hex: the sessions of a user end when it changes.
+        /// The SHA-256 of the line, in hex. When it changes, the user's sessions end.
         let fingerprint: String
     }
 
@@ -108,7 +108,7 @@ package struct Users: Sendable, Equatable {
         self = users
     }
 
-    /// Returns the users of all lines that can be used, and what is wrong with the others.
+    /// Returns the users of all usable lines, and the problems of the other lines.
     static func usable(_ text: String) -> (users: Users, problems: [Malformed]) {
         var users: [User] = []
         var problems: [Malformed] = []
@@ -129,7 +129,7 @@ package struct Users: Sendable, Equatable {
 
     var isEmpty: Bool { users.isEmpty }
 
-    /// Returns a user who is not a program.
+    /// Returns the user with a name who is not a program.
     subscript(name: String) -> User? { users.first { $0.name == name && !$0.isProgram } }
 
     /// Returns the user of a token.
@@ -171,24 +171,23 @@ extension Users.User {
     fileprivate var isProgram: Bool { credential.isToken }
 }
 
-/// Checks passwords, one at a time, on a thread other than those that answer requests: a check takes about 50 ms, and
-/// strangers can ask for many.
+/// Checks passwords one after another, on a thread that answers no requests. A check takes about 50 ms, and strangers can request many.
 actor PasswordChecks {
     private struct Waiting {
         let group: String
         let continuation: CheckedContinuation<Bool, Never>
     }
 
-    /// The number of checks that can wait.
+    /// The maximum number of waiting checks.
     private static let maximum = 64
 
     private var isBusy = false
     private var waiting: [Waiting] = []
 
     /// - Parameters:
-    ///   - user: nil if no user has the name, which must take as long.
+    ///   - user: nil if no user has the name. The check takes as long as any other.
     ///   - group: the sender. Senders with fewer waiting checks are served first.
-    /// - Returns: nil if too many others wait.
+    /// - Returns: nil if too many checks wait.
     func isRight(_ password: String, of user: Users.User?, from group: String) async throws -> Bool? {
         guard await hasTurn(group) else { return nil }
         defer { pass() }
@@ -208,7 +207,7 @@ actor PasswordChecks {
             return true
         }
         if waiting.count >= Self.maximum {
-            // The sender with the most waiting checks loses one; it may be this one.
+            // The sender with the most waiting checks loses one of them; it may be this sender.
             let largest = sizes.max { $0.value < $1.value }
             guard let largest, largest.key != group, largest.value > (sizes[group] ?? 0) + 1,
                 let index = waiting.lastIndex(where: { $0.group == largest.key })
@@ -312,14 +311,14 @@ struct PasswordHash: Sendable, Equatable {
     }
 }
 
-/// The file of users, which is read again once per second, through symbolic links.
+/// The file of users. It is read again at most once per second, through symbolic links.
 ///
-/// A line that cannot be used takes the access of its user at once. While the whole file cannot be used, because it is
-/// missing or has no users, the users before remain for a minute: some programs delete a file before they replace it.
+/// A user whose line becomes unusable loses access at once. If the whole file is missing or has no users, the previous users keep their
+/// access for a minute, because some programs delete a file before they replace it.
 package final class UserFile: Sendable {
-    /// The meaning of the file's contents over time. No I/O.
+    /// The users and problems that follow from each reading of the file. No I/O.
     struct State {
-        /// The time for which the last usable contents remain in force.
+        /// The time until the previous users lose their access.
         static let grace = TimeAmount.minutes(1)
 
         let path: String
@@ -377,7 +376,7 @@ package final class UserFile: Sendable {
         look()
     }
 
-    /// Returns a warning about a file that others can read, or that its group can change; nil without one.
+    /// Returns a warning if users other than its owner and group can read the file, or if its group can change it; nil otherwise.
     private static func warning(_ path: String) -> String? {
         var facts = stat()
         guard stat(path, &facts) == 0, facts.st_mode & 0o027 != 0 else { return nil }
@@ -385,11 +384,11 @@ package final class UserFile: Sendable {
         return "\(path) can be read or changed by others than its owner (mode \(mode)): chmod 640 \(path)"
     }
 
-    /// Replaces, adds or removes the line of a user, at once: a reader finds the old or the new file. Other lines
-    /// remain as they are. A new file is private (mode 0600); an existing one keeps its owner and mode.
+    /// Replaces, adds or removes the line of a user. A reader finds either the old or the new file, and other lines remain as they are. A
+    /// new file is private (mode 0600). An existing file keeps its owner and mode.
     /// - Parameters:
     ///   - isToken: true for the user's token, which has its own line.
-    ///   - line: nil to remove it.
+    ///   - line: the new line; nil to remove the old one.
     /// - Returns: true if the user had a line.
     /// - Throws: ``Users/Malformed`` if the file cannot be read or written.
     package static func replace(
@@ -405,7 +404,7 @@ package final class UserFile: Sendable {
         let real = realpath(path, nil)
         defer { free(real) }
         if let real { target = String(cString: real) } else if errno != ENOENT { throw failed("read") }
-        // Of two commands at once, each must see what the other wrote. The folder is locked, because the file is replaced.
+        // Two commands at the same time must not lose each other's changes. The lock is on the folder, because the file itself is replaced.
         let folder = target.lastIndex(of: "/").map { String(target[...$0]) } ?? "."
         let lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         defer { close(lock) }
@@ -459,7 +458,7 @@ package final class UserFile: Sendable {
         return state.withLock { $0.problems + ($0.warning.map { [$0] } ?? []) }
     }
 
-    /// Reads the file if that was not done within the last second, and logs what is wrong with it, once.
+    /// Reads the file if the last reading is more than a second old, and logs each problem once.
     package func look() {
         state.withLock { state in
             let now = NIODeadline.now()
@@ -467,7 +466,7 @@ package final class UserFile: Sendable {
             state.lookedAt = now
             let source = SecretSource.file(path)
             let read = Result { () throws(SecretSource.Unreadable) in try source.read() }
-            // A file that is being written is read a second later.
+            // If two readings differ, the file is being written. It is read again a second later.
             guard read == Result(catching: { () throws(SecretSource.Unreadable) in try source.read() }) else { return }
             let (before, warnedBefore) = (state.problems, state.warning)
             state.read(read, warning: Self.warning(path), now: now)

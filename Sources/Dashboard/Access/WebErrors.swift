@@ -11,7 +11,7 @@ struct WebError: Error {
     let status: HTTPResponse.Status
     /// The problem and the remedy, as a sentence without a full stop.
     let problem: String
-    /// The seconds after which the request can be repeated (`Retry-After`); `nil` if that is not known.
+    /// The seconds after which the request can be repeated (`Retry-After`); `nil` if unknown.
     var retryAfter: Int?
 
     init(_ status: HTTPResponse.Status, _ problem: String, retryAfter: Int? = nil) {
@@ -20,7 +20,7 @@ struct WebError: Error {
         self.retryAfter = retryAfter
     }
 
-    /// The error for a position in a list that no page has returned.
+    /// The error for an unknown position in a list.
     static func unknownCursor(_ cursor: String) -> WebError {
         WebError(.badRequest, "after is \(cursor.prefix(40)); it must be from an earlier page")
     }

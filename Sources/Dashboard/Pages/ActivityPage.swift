@@ -8,7 +8,7 @@ struct ActivityPage: DashboardPage {
     let path = "/activity"
     let section = Section.activity
 
-    /// Selects entries: those that match each value that is given.
+    /// Selects the entries that match all values that are given.
     struct Filter: Equatable {
         /// The operator.
         var by: String?
@@ -48,35 +48,34 @@ struct ActivityPage: DashboardPage {
 
     func isLive(_ query: Form) -> Bool {
         guard query["after"] == nil else { return false }
-        // A mistake in the filter is shown by the page itself.
+        // The page itself reports a mistake in the filter.
         do { return try Filter(query).isEmpty } catch { return false }
     }
 
-    /// Returns a page of entries, newest first. If few match, it reads all entries that are kept: a few thousand.
-    /// - Parameter limit: their maximum number.
+    /// Returns a page of entries, newest first. If few match, it reads all kept entries, which are a few thousand.
+    /// - Parameter limit: the maximum number of entries.
     static func list(_ request: PageRequest, limit: Int) async throws -> ListPart<AuditEntry> {
         let keys = request.source.fleet.sharedKeys
         let after = request.query["after"]
         guard after.map(isID) ?? true else { throw WebError.unknownCursor(after ?? "") }
         let client = try await request.source.fleet.client(for: keys.audit)
         let filter = try Filter(request.query)
-        // One more than the page, to know whether another follows.
+        // Reads one more entry than the page has, to find out if another page follows.
         let portion = filter.isEmpty ? limit + 1 : AuditLog.maximumPage
         return try await part(filter, after: after, limit: limit, portion: portion, until: request.searchEnd) {
             try await AuditLog.latest(portion, before: $0, client, keys)
         }
     }
 
-    /// Returns true for the form of the ID of an entry: Redis has two numbers in it.
+    /// Returns true for a text like the ID of an entry, which Redis makes of two numbers.
     static func isID(_ text: String) -> Bool {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
         return parts.count == 2 && parts.allSatisfy { part in UInt64(part).map { "\($0)" == part } ?? false }
     }
 
-    /// Collects entries that match.
     /// - Parameters:
     ///   - portion: the number of entries that are read at once.
-    ///   - read: reads the entries before one.
+    ///   - read: reads the entries before the one with an ID; the newest for `nil`.
     static func part(
         _ filter: Filter, after cursor: String?, limit: Int, portion: Int, until end: ContinuousClock.Instant,
         _ read: (_ before: String?) async throws -> [AuditEntry]
@@ -166,7 +165,7 @@ struct ActivityPage: DashboardPage {
     }
 }
 
-/// A part of an action's subject: a text, perhaps with the page that it leads to.
+/// A part of an action's subject: a text, perhaps with a link to a page.
 struct SubjectPart: Equatable {
     var text: String
     /// The page; `nil` for a text only.
@@ -182,8 +181,8 @@ struct SubjectPart: Equatable {
             && one.query.map { "\($0.name)=\($0.value ?? "")" } == other.query.map { "\($0.name)=\($0.value ?? "")" }
     }
 
-    /// Divides a subject such as `queue default, state=retrying, app=shop`. Names may contain any character, so a link
-    /// can lead to a page that says that there is no such thing; it never leads to another site.
+    /// Divides a subject such as `queue default, state=retrying, app=shop`. Names may contain any character, so a link can lead to a page
+    /// that reports an unknown thing. It never leads to another site.
     /// - Parameter queues: the known queues.
     static func parts(of subject: String, queues: Set<String>) -> [SubjectPart] {
         for (noun, section) in [("campaign ", "campaigns"), ("app ", "apps")] where subject.hasPrefix(noun) {
@@ -191,7 +190,7 @@ struct SubjectPart: Equatable {
             return [SubjectPart(noun), SubjectPart(name, [section, name])]
         }
         if subject.hasPrefix("token ") {
-            // The audit log has only the beginning of a token, which the search completes.
+            // The audit log has only the beginning of a token. The search finds the rest.
             let token = String(subject.dropFirst(6))
             return [
                 SubjectPart("token "),

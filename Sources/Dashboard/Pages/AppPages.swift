@@ -2,7 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The list of apps, those with a problem first.
+/// The list of apps. Apps with a problem come first.
 struct AppsPage: DashboardPage {
     let path = "/apps"
     let section = Section.apps
@@ -48,7 +48,7 @@ struct AppsPage: DashboardPage {
         app.paused == nil ? "Send a probe now" : "Resume"
     }
 
-    /// Returns the credential in use, with its age or the time that it is still valid.
+    /// Returns the credential in use, with its age or its remaining validity.
     static func credential(_ app: AppStatus, _ request: PageRequest) -> HTML {
         credential(app.certificateExpiresAt, app.tokenIssuedAt, request)
     }
@@ -95,7 +95,7 @@ struct AppState {
     init(_ app: AppStatus, now: Int64 = Moment.now) {
         let endpoints = app.endpoints.joined(separator: ", ")
         word = app.state.words.word
-        // An operator's pause is intended.
+        // A pause is intended, so it is not an error.
         tone = app.state == .paused ? .warning : app.state.words.tone
         switch app.state {
         case .paused:
@@ -125,7 +125,7 @@ struct AppState {
     }
 }
 
-/// One app: its state, with the answer of APNs if that refuses it, and its state in each lane.
+/// One app: its state, the reason if APNs refuses it, and its state in each lane.
 struct AppPage: DashboardPage {
     let path = "/apps/{app}"
     let section = Section.apps

@@ -26,7 +26,7 @@ struct CampaignsPage: DashboardPage {
             title: "Campaigns", main: Elements.live("campaigns", "\(request.notices(found.unread))\(list)"))
     }
 
-    /// Returns the list of some campaigns, or of the queues of one.
+    /// Returns the list of some campaigns, or of one campaign's queues.
     static func list(
         _ title: String, _ campaigns: [CampaignStatus], _ request: PageRequest, isOfQueues: Bool = false, empty: HTML
     ) -> HTML {
@@ -73,7 +73,7 @@ struct CampaignsPage: DashboardPage {
     }
 }
 
-/// One campaign: how far it is, what came of its notifications, its guard, and the actions.
+/// One campaign: its progress, its outcomes, its guard, and its actions.
 struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns
@@ -84,7 +84,8 @@ struct CampaignPage: DashboardPage {
         let name = request.parameters("campaign") ?? ""
         let state = try await request.site.data.campaign(name)
         let recent = try await request.site.data.campaigns().value
-        // The other reading has the rate of the last seconds. It does not have all campaigns, and may be older than a command.
+        // Only the list of the latest campaigns has the rates of the last seconds. It may lack this campaign, or be older than the last
+        // command.
         let found = state.parts.map { read in
             guard read.state == .running,
                 let other = recent.first(where: {
@@ -162,7 +163,7 @@ struct CampaignPage: DashboardPage {
 }
 
 extension [CampaignStatus] {
-    /// The campaigns without those queues that have only a command about one of which another queue has jobs.
+    /// The campaigns without the queues that know a campaign only from a command, if another queue has its jobs.
     var withoutEmptyParts: [CampaignStatus] {
         func isEmpty(_ part: CampaignStatus) -> Bool { part.ended == 0 && part.total == nil }
         let sent = Set(filter { !isEmpty($0) }.map { Name($0.campaign) })
@@ -234,7 +235,7 @@ struct CampaignView {
             """
     }
 
-    /// The steps from all notifications to those delivered.
+    /// The numbers of all notifications, of those that have ended, and of those that were delivered.
     private var funnel: HTML {
         let all = summary.total ?? max(summary.ended, sendings.reduce(0) { $0 + $1.notifications })
         guard all > 0 else { return "" }
@@ -318,7 +319,7 @@ struct CampaignView {
         return dead.isEmpty && retries.isEmpty ? "" : Elements.card("Reasons", "\(dead)\(retries)")
     }
 
-    /// The positions of `campaign send`.
+    /// The progress of `campaign send` through each list of tokens.
     private var lists: HTML {
         guard !sendings.isEmpty else { return "" }
         let incomplete: HTML = """

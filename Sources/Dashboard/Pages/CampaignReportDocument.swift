@@ -2,7 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The report on a campaign as one page without links to other files and without scripts, so that it can be mailed.
+/// The report on a campaign as one page that can be mailed: it has no scripts and no links to other files.
 package struct CampaignReportDocument {
     private let summary: CampaignSummary
     /// The time of the report, in milliseconds since 1970.
@@ -106,7 +106,7 @@ package struct CampaignReportDocument {
     private struct Bar {
         let name: String
         let count: Int
-        /// The class that has its color.
+        /// The class for its color in the style sheet.
         let style: String
 
         init(_ name: String, _ count: Int, _ style: String) {
@@ -122,7 +122,7 @@ package struct CampaignReportDocument {
     }
 
     /// Returns a chart of horizontal bars with their numbers; nothing without bars.
-    /// - Parameter all: the number of which the bars are parts, if they are.
+    /// - Parameter all: the total, to show each bar's percentage; `nil` if the bars are not parts of a total.
     private func chart(_ title: String, _ bars: [Bar], of all: Int?) -> HTML {
         guard let largest = bars.map(\.count).max(), largest > 0 else { return "" }
         let room = Self.width - Self.label - 140

@@ -130,7 +130,8 @@ struct DeadLettersPage: DashboardPage {
         }
     }
 
-    /// Returns the newest dead letters counted: by reason in a line of links, and by reason, app and hour.
+    /// Counts the newest dead letters.
+    /// - Returns: a line of links with the numbers by reason, and tables by reason, app and hour.
     private func summary(
         _ request: PageRequest, _ filter: DeadLetterFilter
     ) async throws -> (line: HTML, tables: HTML) {

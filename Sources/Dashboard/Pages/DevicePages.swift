@@ -47,9 +47,9 @@ struct DevicePage: DashboardPage {
 
     /// The time limit of a page's search, unless the request asks for everything.
     private static let searchTime = Duration.milliseconds(150)
-    /// The maximum numbers of results, of jobs and of dead letters of a queue.
+    /// The maximum number of results, of jobs and of dead letters that are shown of a queue.
     private static let limit = 50
-    /// The number of queues whose limits are shown.
+    /// The maximum number of queues whose limits are shown.
     private static let named = 5
 
     func content(_ request: PageRequest) async throws -> PageContent {
@@ -64,7 +64,7 @@ struct DevicePage: DashboardPage {
         try await Self.bounded(request) { try await found(text, request) }
     }
 
-    /// Runs a search that ends after a time or, if the request asks for everything, one of a few at once.
+    /// Runs a search. A search for everything has no time limit, so only a few run at the same time.
     static func bounded<Found>(
         _ request: PageRequest, _ search: () async throws -> Found
     ) async throws -> Found {
@@ -113,7 +113,8 @@ struct DevicePage: DashboardPage {
         return (matches, unread)
     }
 
-    /// Returns the time limit of each of some searches; `nil` to search everything.
+    /// Returns the time limit of each search; `nil` to search everything.
+    /// - Parameter count: the number of searches that share the page's time.
     private static func time(for request: PageRequest, _ count: Int) -> Duration? {
         request.query["search"] == "all" ? nil : searchTime / max(1, count)
     }
@@ -142,8 +143,8 @@ struct DevicePage: DashboardPage {
         return try await page(only, asked: matches.beginning, request, notice)
     }
 
-    /// Returns the digits of the beginning of a token that a visitor searches for. Viewers see the first eight digits
-    /// of tokens; if they could search for more, a few hundred searches would find the others, one by one.
+    /// Returns the part of a token's beginning that a visitor may search for. Viewers see the first eight digits of tokens. If they could
+    /// search for more, a few hundred searches would reveal the rest digit by digit.
     static func searched(_ beginning: String, by visitor: Visitor) -> String {
         visitor.seesContent ? beginning : String(beginning.prefix(TokenText.shownDigits))
     }
@@ -155,7 +156,7 @@ struct DevicePage: DashboardPage {
         """
     }
 
-    /// Returns the page for the beginning of several tokens, or of none.
+    /// Returns the page for a beginning that several tokens have, or none.
     private func choice(_ matches: TokenMatches, _ unread: UnreadParts, _ request: PageRequest) -> PageContent {
         let form: HTML = "\(DevicesPage.form(request, matches.beginning))\(request.notices(unread))"
         let partial: HTML =
@@ -192,8 +193,8 @@ struct DevicePage: DashboardPage {
 
     // MARK: The page of a token
 
-    /// - Parameter asked: the token or its beginning, as the visitor has it. A link to the page has no more digits,
-    ///   because viewers do not see whole tokens.
+    /// - Parameter asked: the token or its beginning, as the visitor has entered it. A link to the page has no more digits, because viewers
+    ///   may not see whole tokens.
     private func page(
         _ token: String, asked: String, _ request: PageRequest, _ notice: HTML = ""
     ) async throws -> PageContent {
@@ -306,18 +307,18 @@ struct DevicePage: DashboardPage {
         return DeviceTimeline.meaning(of: entry.word).map { Elements.term(pill, $0) } ?? pill
     }
 
-    /// Returns the reasons why nothing may be known, after a sentence that nothing was found.
+    /// Returns the end of a sentence that nothing was found: the reasons why something may be missing.
     private func gaps(_ findings: DeviceFindings) -> HTML {
         findings.gaps.isEmpty ? "" : ": \(Elements.prose(findings.gaps.joined(separator: "; ")))"
     }
 
-    /// The results that are kept, after a sentence that nothing was found.
+    /// Follows a sentence that nothing was found: the pushes that leave no result.
     private static let kept: HTML = """
         without <code>results: all</code> in the workers' configuration, a delivered push leaves no result. A job with \
         <code>keep_result: true</code> leaves one, too.
         """
 
-    /// Returns a note about which results each queue keeps.
+    /// Returns a note about the results that each queue keeps.
     private func limits(_ request: PageRequest) async throws -> HTML {
         let queues = try await request.site.data.queues()
         // The findings report the queues that can't be read.

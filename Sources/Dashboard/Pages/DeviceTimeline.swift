@@ -3,13 +3,13 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The past pushes to a device and its future ones, the latest first.
+/// The past and future pushes to a device, the latest first.
 struct DeviceTimeline {
-    /// Something that happened, or will.
+    /// Something that has happened or will happen.
     struct Entry {
-        /// Milliseconds since 1970; `nil` if unknown. Jobs that can be sent at any time have the present.
+        /// Milliseconds since 1970; `nil` if unknown. For a job that can be sent now, it is the present.
         var at: Int64?
-        /// The outcome or the state, in a pill.
+        /// The outcome or the state, shown as a label.
         var word: String
         var tone: Elements.Tone
         /// Details, such as the attempt.
@@ -20,7 +20,7 @@ struct DeviceTimeline {
         var app: String?
         var campaign: String?
         var id: String?
-        /// The page of the job or the dead letter, and the key that it is called by.
+        /// The page of the job or the dead letter, and its key.
         var page: (segments: [String], state: String?, key: String)?
     }
 
@@ -33,7 +33,7 @@ struct DeviceTimeline {
         var letters = findings.dead
         for (queue, result) in findings.results {
             var entry = Self.entry(queue, result)
-            // A settlement writes the result and the dead letter of a job in one step.
+            // A settlement writes the result and the dead letter of a job in one step, so they become one entry.
             if let index = letters.firstIndex(where: { Self.isSame($0, entry) }) {
                 let letter = letters.remove(at: index)
                 (entry.page, entry.text) = (Self.page(of: letter), letter.error ?? "")
@@ -42,7 +42,7 @@ struct DeviceTimeline {
         }
         entries += letters.map(Self.entry)
         entries += Self.entries(findings.record, now: findings.now)
-        // Those of one time keep the order above.
+        // Entries of the same time keep the order above.
         self.entries = entries.enumerated().sorted {
             ($1.element.at ?? .min, $0.offset) < ($0.element.at ?? .min, $1.offset)
         }.map(\.element)
@@ -100,7 +100,7 @@ struct DeviceTimeline {
         (["dead", letter.queue, letter.key], nil, letter.key)
     }
 
-    /// Returns true if a dead letter and the entry of a result are about the same end of a job.
+    /// Returns true if a dead letter and the entry of a result come from the same settlement.
     private static func isSame(_ letter: DeadLetterRow, _ entry: Entry) -> Bool {
         ["dead", "cancelled"].contains(entry.word) && entry.page == nil && entry.queue == letter.queue
             && entry.id == letter.id && entry.reason == letter.reason
@@ -161,7 +161,7 @@ struct DeviceTimeline {
 
     // MARK: The verdict
 
-    /// Returns what matters about a device in a sentence or two, and its tone.
+    /// Returns the most important fact about a device in a sentence or two, and its tone.
     static func verdict(_ findings: DeviceFindings) -> (sentence: String, tone: Elements.Tone) {
         let now = findings.now
         let jobs = pending(findings.jobs, now: now)
@@ -181,7 +181,7 @@ struct DeviceTimeline {
             return sentence("APNs throttles it for another \(Words.duration(until.since(now))).", .warning)
         }
         let ends = DeviceTimeline(findings).past.filter { isEnd($0.word) }
-        // A partial answer says that it is partial.
+        // If the answer may be incomplete, the sentence names the first reason.
         let gap = findings.gaps.first.map { " \($0.asSentence)" } ?? ""
         let isComplete = gap.isEmpty && !findings.isPartial
         guard let last = ends.first else {
@@ -209,7 +209,7 @@ struct DeviceTimeline {
             "The last push to it that \(findings.isPartial ? "was found" : "is recorded") \(text)\(known)", tone)
     }
 
-    /// Returns true for the word of an entry about the end of a push.
+    /// Returns true if the word of an entry is an outcome.
     private static func isEnd(_ word: String) -> Bool {
         !["marked invalid", "registered", "throttle ends"].contains(word)
             && StoredJob.State(rawValue: word) == nil

@@ -16,7 +16,7 @@ enum Term {
         "Lease": "Time left until other workers reclaim its jobs, if it does not renew",
     ]
 
-    /// Returns a word, with its meaning if it is one of these.
+    /// Returns a word, with its meaning in a tooltip if it has one here.
     static func of(_ word: String) -> HTML { meanings[word].map { Elements.term("\(word)", $0) } ?? "\(word)" }
 }
 
@@ -28,9 +28,9 @@ struct ListFilter {
     var placeholder = ""
     /// Values that are offered while the operator types.
     var known: [String] = []
-    /// The only values, with their titles; empty for a text.
+    /// The allowed values with their titles; empty if any text is allowed.
     var choices: [(value: String, title: String)] = []
-    /// True to show the filter at once; others are behind *More filters*.
+    /// True to show the filter at once. The other filters are behind *More filters*.
     var isMain = false
 
     /// The maximum number of values that are offered.
@@ -48,17 +48,17 @@ struct ListFilter {
         (self.title, self.name, self.choices, self.isMain) = (title, name, choices, isMain)
     }
 
-    /// The choice of a queue; `nil` if there is only one.
+    /// The choice between queues; `nil` if there is only one.
     static func queue(_ names: [String]) -> ListFilter? {
         names.count > 1 ? ListFilter("Queue", "queue", choices: names.map { ($0, $0) }, isMain: true) : nil
     }
 
-    /// The columns by which rows are counted.
+    /// The field for the columns to count by.
     static func counted(_ rows: (some Counted).Type) -> ListFilter {
         ListFilter("Count by", "by", placeholder: "\(rows.groups[1]) or label.NAME", known: rows.groups)
     }
 
-    /// The range of times.
+    /// The fields for a range of times.
     static func range(_ name: String) -> [ListFilter] {
         let ages = ["15m", "1h", "6h", "1d", "7d"]
         return [
@@ -67,7 +67,7 @@ struct ListFilter {
         ]
     }
 
-    /// Returns the field, with the values of the query. Only the first of several can be edited; the others stay.
+    /// Returns the field, with the values of the query. If there are several, only the first can be edited.
     fileprivate func field(_ values: [String]) -> HTML {
         let others = values.dropFirst().map { "<input type=\"hidden\" name=\"\(name)\" value=\"\($0)\">" as HTML }
         guard choices.isEmpty else {
@@ -83,7 +83,7 @@ struct ListFilter {
             """
     }
 
-    /// Returns a link for each value of the filters that removes it, and one that removes all.
+    /// Returns a link for each value of the filters that removes this value, and a link that removes all.
     /// - Parameter path: returns the path of the page with some fields.
     static func chips(
         _ filters: [ListFilter], _ query: Form, _ path: ([(name: String, value: String?)]) -> String
@@ -136,8 +136,8 @@ extension PageRequest {
         links.path(segments, query.without(ListPlace.fields.union([name])) + [(name, value)])
     }
 
-    /// Returns a column whose title reverses the order of the rows.
-    /// - Parameter reversed: the value of the field `order` for the other one; `nil` for the usual one.
+    /// Returns a column whose title is a link that reverses the order of the rows.
+    /// - Parameter reversed: the value of the field `order` for the reversed order; `nil` for the default order.
     func sorted(
         _ title: String, _ segments: [String], _ order: Elements.Column.Order, reversed: String?, priority: Int = 1
     ) -> Elements.Column {
@@ -145,8 +145,8 @@ extension PageRequest {
             "<a href=\"\(path(segments, "order", reversed))\">\(title)</a>", .key, priority: priority, order: order)
     }
 
-    /// Returns the names of the campaigns of some queues that were settled or enqueued last. A list reports the queues that
-    /// can't be read; its filters only lack their campaigns.
+    /// Returns the names of the latest campaigns of some queues. A queue that can't be read is left out, because the list itself reports
+    /// it.
     func campaignNames(_ queues: [QueueKeys]) async throws -> [String] {
         var unread = UnreadParts()
         var names: [String] = []
@@ -162,7 +162,7 @@ extension PageRequest {
     /// Returns the names of the apps that workers have, or that are configured.
     func appNames(_ status: FleetStatus) -> [String] { status.apps.map(\.name) + source.appNames }
 
-    /// Returns a text that stays on one line: if it is long, its beginning, and the whole in a tooltip.
+    /// Returns a text on one line. A long text is cut, and a tooltip has the whole.
     func short(_ text: String?) -> HTML {
         guard let text, !text.isEmpty else { return "" }
         return text.shown.count > 16 ? "<span class=\"short\" title=\"\(text)\">\(text)</span>" : "\(text)"

@@ -31,7 +31,7 @@ struct HistoryCharts {
         }
         let times = ChartTimes(first: history.points[0].at, step: span.step, count: span.count)
         let (changes, note) = try await changes(times)
-        // Lists of all queues need no filter.
+        // Links for all queues need no filter by queue.
         let links = ChartLinks(request.links, times, queues: keys.count < all.count ? queues : [])
         let charts = charts(history, times, links, changes.map { Chart.Mark(at: $0.at, $0.mark) })
         return """
@@ -79,10 +79,10 @@ struct HistoryCharts {
         ]
     }
 
-    /// The number of reasons with a series of their own.
+    /// The maximum number of reasons with a series of their own.
     private static let maximumReasons = 5
 
-    /// Returns the reasons with the most retries, and the others combined.
+    /// Returns a series for each reason with many retries, and one for all other reasons.
     private func retries(_ points: [QueueHistory.Point], _ links: ChartLinks) -> [Chart.Series] {
         var sums: [String: Int] = [:]
         for point in points { sums.merge(point.counts.retries) { $0 + $1 } }
@@ -122,7 +122,7 @@ struct HistoryCharts {
                     """
             }
         } catch let error as RedisError {
-            // The charts do not need them.
+            // The charts are shown without the actions.
             note = "<p class=\"notice\">The actions of operators can't be read: \(error.description)</p>"
         }
         return (DeliveryChange.all(entries, workers, in: times, of: queues), note)
@@ -148,7 +148,7 @@ struct HistoryCharts {
     }
 }
 
-/// The pages with the jobs behind a part of a chart.
+/// The pages that list the jobs of a part of a chart.
 struct ChartLinks: Sendable {
     private let links: Links
     private let times: ChartTimes
@@ -160,7 +160,7 @@ struct ChartLinks: Sendable {
         self.queues = queues.map { ("queue", $0) }
     }
 
-    /// Returns the path of the notifications with an outcome in a step; `nil` for outcomes of which no list is kept.
+    /// Returns the path of the list with the notifications that had an outcome in a step; `nil` if there is no list of such notifications.
     func path(of outcome: Outcome, _ step: Int) -> String? {
         let range: [(name: String, value: String?)] = [
             ("since", Moment.text(times.start(step))), ("until", Moment.text(times.start(step + 1))),
@@ -226,7 +226,7 @@ struct DeliveryChange: Equatable {
         (self.at, self.text, self.by, self.detail) = (at, text, by, detail)
     }
 
-    /// Returns the starts of the workers that have a lease. Those that have ended since are not known.
+    /// Returns the starts of the workers that have a lease. Workers that have ended since their start are unknown.
     private static func starts(_ workers: [WorkerStatus]) -> [DeliveryChange] {
         var groups: [[WorkerStatus]] = []
         let started = workers.filter { $0.startedAt != nil }.sorted { ($0.startedAt ?? 0) < ($1.startedAt ?? 0) }

@@ -7,8 +7,8 @@ struct InvalidTokensPage: DashboardPage {
     let path = "/invalid"
     let section = Section.invalid
 
-    /// A position in the set: Redis' cursor, which leads to any number of tokens, and the number of those that earlier
-    /// pages have shown.
+    /// A position in the set: Redis' cursor, and the number of its tokens that earlier pages have shown. Redis can return any number of
+    /// tokens for a cursor.
     struct Position: Equatable {
         /// `nil` for the beginning of the set.
         var cursor: String?
@@ -54,7 +54,7 @@ struct InvalidTokensPage: DashboardPage {
     }
 
     /// Reads rows until a page is full, there are no more, or its time has ended.
-    /// - Parameter read: reads the rows at a cursor: the same ones each time, as long as the set does not change.
+    /// - Parameter read: reads the rows at a cursor. It returns the same rows each time, as long as the set does not change.
     static func part<Row>(
         from start: Position, limit: Int, until end: ContinuousClock.Instant,
         _ read: (_ cursor: String?) async throws -> ListPart<Row>
@@ -108,7 +108,7 @@ struct InvalidTokensPage: DashboardPage {
                 """, scripts: ["select.js"])
     }
 
-    /// Returns the tabs of the sources. Redis has only the number of all tokens.
+    /// Returns the tabs of the sources. Only the tab for all has a number, because Redis does not count by source.
     private func tabs(_ request: PageRequest, _ total: Int?) -> HTML {
         let sources = [
             ("All", nil), ("APNs", "apns"), ("Gateway", "gateway"), ("Feedback", "feedback"), ("Import", "import"),

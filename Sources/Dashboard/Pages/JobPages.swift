@@ -24,7 +24,7 @@ struct JobsPage: DashboardPage {
         let counts = StateCounts(try await status, chosen.map(\.queue))
         let totals = request.totals(
             "job", listing, of: counts.total(filter.states), isFiltered: !filter.matchesAll)
-        // Jobs that failed are in a set of their own.
+        // Failed jobs are in a set of their own, so lists that mix them with other jobs have no order.
         let areOrdered =
             filter.states == [.retrying]
             || !filter.states.isEmpty && filter.states.isSubset(of: [.scheduled, .deferred])
@@ -36,7 +36,7 @@ struct JobsPage: DashboardPage {
             heads: ["Key": .init("ID and key", .key), "Next attempt": areOrdered ? next : nil].compactMapValues(\.self),
             select: { ("key", $0.job.key, "job \($0.job.key)") }, empty: Self.empty(request, totals)
         ) { Self.cell($0, $1, $2, request) }
-        // The filter's queue is the source, so jobs can be moved to the others only.
+        // The chosen queue is the source, so it is not a target.
         let others = request.query["queue"].map { chosen in queues.map(\.queue).filter { $0 != chosen } } ?? []
         let list = request.selection(
             "change-jobs", table, totals,
@@ -73,7 +73,7 @@ struct JobsPage: DashboardPage {
         return request.filters(["jobs"], filters, keeping: ["state", "order"])
     }
 
-    /// The numbers of jobs of some queues by state, as the status has them.
+    /// The numbers of jobs of some queues by state, from the status.
     struct StateCounts {
         private let queues: [QueueStatus]
 
@@ -107,7 +107,7 @@ struct JobsPage: DashboardPage {
         }
     }
 
-    /// Returns the tabs of the states. Their numbers are those of all jobs, so a page with further filters has none.
+    /// Returns the tabs of the states. They have numbers only without further filters, because the status counts all jobs of a state.
     private func tabs(_ request: PageRequest, _ filter: JobFilter, _ counts: StateCounts) -> HTML {
         let states: [StoredJob.State?] = [nil] + StoredJob.State.allCases
         return Elements.tabs(
@@ -223,7 +223,7 @@ struct JobPage: DashboardPage {
         let queue = try await request.site.data.queue(request.parameters("queue") ?? "")
         let key = request.parameters("key") ?? ""
         var filter = try JobFilter(Form([("key", key)]), now: 0)
-        // Search the state that the list showed first, because the job was there a moment ago.
+        // Starts with the state that the list showed, because the job was there a moment ago.
         if let state = request.query["state"].flatMap(StoredJob.State.init) { filter.states = [state] }
         let jobs = try await request.source.fleet.jobs(of: queue.keys)
         let row = try await request.site.searches.run(for: request.visitor) { () -> JobRow? in

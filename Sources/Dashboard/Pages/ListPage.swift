@@ -3,7 +3,7 @@ import PushQueue
 import Redis
 import WebPages
 
-// Shared by the pages with a list: reading across several queues, and actions on selected rows.
+// The pages with lists share this file: reading across several queues, and actions on selected rows.
 
 /// Some rows of a list, and the position to continue from.
 struct ListPart<Row> {
@@ -18,7 +18,8 @@ struct ListPart<Row> {
 extension ListPart: Sendable where Row: Sendable {}
 
 extension ListPart {
-    /// Reads rows, one queue after the other, except of those that can't be read. The cursor contains the name of its queue.
+    /// Reads rows, one queue after the other. It skips queues that can't be read, and reports them in ``unread``. The cursor contains the
+    /// name of its queue.
     /// - Parameter read: reads rows of a queue, given the cursor within it and the number of missing rows.
     /// - Throws: the first error if none of the queues can be read.
     static func of(
@@ -28,7 +29,7 @@ extension ListPart {
         var rest = queues[...]
         var inner: String?
         if let cursor = reading.after {
-            // The names of queues may contain the separator.
+            // Names of queues may contain the separator, so the longest matching name counts.
             let indices = queues.indices.filter { cursor.hasPrefix(queues[$0].queue + "|") }
             guard let index = indices.max(by: { queues[$0].queue.utf8.count < queues[$1].queue.utf8.count }) else {
                 throw WebError.unknownCursor(cursor)
@@ -67,7 +68,7 @@ extension ListPart {
         return sum
     }
 
-    /// Reads a part, and blames a cursor that a script does not know on the request.
+    /// Reads a part. If a script refuses the cursor, the request is at fault.
     private static func part(_ cursor: String?, _ read: () async throws -> ListPart) async throws -> ListPart {
         do {
             return try await read()
@@ -83,18 +84,18 @@ extension ListPart {
     }
 }
 
-/// The part of a list that is read at once.
+/// The limits of one reading of a list.
 struct ListReading: Sendable {
     /// The cursor of the previous part; `nil` for the first.
     var after: String?
-    /// The number of rows at which it ends.
+    /// The maximum number of rows.
     var limit = PageRequest.rows
-    /// The time at which it ends, even with fewer rows.
+    /// The end of its time, even with fewer rows.
     var end: ContinuousClock.Instant
 }
 
-/// The place of a page in its list, as its URL contains it: Redis has cursors that only lead forward, so the URL also
-/// contains those of the pages before it.
+/// The place of a page in its list, as its URL contains it. Redis' cursors only lead forward, so the URL also contains the cursors of the
+/// earlier pages.
 struct ListPlace: Equatable {
     /// The beginning of a page.
     struct Start: Equatable {
@@ -120,7 +121,7 @@ struct ListPlace: Equatable {
 
     /// The names of its fields in a URL.
     static let fields: Set<String> = ["after", "seen", "back"]
-    /// The maximum number of earlier pages in a URL, so that servers accept it.
+    /// The maximum number of earlier pages in a URL, because servers limit its length.
     static let maximumBack = 20
 
     private(set) var start = Start()
@@ -202,15 +203,14 @@ extension PageRequest {
 
     var place: ListPlace { ListPlace(query) }
 
-    /// The time at which the search for a page ends: early for the first page, so that it appears at once; later for
-    /// the following ones, which the user asked for.
+    /// The end of a page's search. The first page should appear at once. The visitor asked for each further page, so it may take longer.
     var searchEnd: ContinuousClock.Instant { .now + (query["after"] == nil ? .milliseconds(150) : .seconds(4)) }
 
     var reading: ListReading { ListReading(after: query["after"], end: searchEnd) }
 
-    /// Counts the rows of a list by the columns of the field `by`, as many as are found in a few seconds.
+    /// Counts the rows of a list by the columns in the field `by`, as many rows as are found in a few seconds.
     /// - Parameter read: reads a part of the list.
-    /// - Returns: the numbers, and what was read, without its rows; `nil` without that field.
+    /// - Returns: the counts, and the part that was read, without its rows; `nil` without the field `by`.
     func counted<Row: Counted>(
         _ read: @Sendable (ListReading) async throws -> ListPart<Row>
     ) async throws -> (counts: Counts<Row>, part: ListPart<Row>)? {
@@ -230,7 +230,7 @@ extension PageRequest {
         }
     }
 
-    /// Reads results of the queues in the query, with tokens as the visitor sees them.
+    /// Reads results of the queues in the query, with tokens as the visitor may see them.
     func results(
         _ filter: ResultFilter, _ order: ResultListing.Order, _ reading: ListReading
     ) async throws -> ListPart<ResultLine> {
@@ -252,7 +252,7 @@ extension PageRequest {
 
     private static let (countedAtOnce, countingTime) = (2000, Duration.seconds(4))
 
-    /// Returns counted rows as a table, whose values are links to the rows that have them.
+    /// Returns counts as a table. Each value is a link to the rows that have it.
     func numbers<Row: Counted>(
         _ counts: Counts<Row>, _ part: ListPart<Row>, _ segments: [String]
     ) -> HTML {
@@ -333,11 +333,11 @@ extension PageRequest {
         return ["<input type=\"checkbox\" name=\"\(name)\" value=\"\(value)\" aria-label=\"Select \(label)\">"]
     }
 
-    /// Returns the table in a form whose buttons act on the selected rows, or on everything that matches the page's
-    /// filters. Returns only the table for viewers, and for a table without rows.
+    /// Returns the table in a form whose buttons act on the selected rows, or on everything that matches the page's filters. Returns only
+    /// the table for viewers, and for a table without rows.
     ///
-    /// Without scripts the buttons are below the table. `select.js` shows them once a row is selected, and offers
-    /// everything that matches once all rows of the page are.
+    /// Without scripts, the buttons are below the table. `select.js` shows them once a row is selected. Once all rows of the page are
+    /// selected, it also offers everything that matches.
     func selection(_ action: String, _ table: HTML, _ totals: ListTotals, _ buttons: HTML, hint: String) -> HTML {
         guard isOperator, totals.rows > 0 else { return table }
         let filters = query.without(ListPlace.fields.union(["order"])).map { name, value -> HTML in
@@ -368,9 +368,9 @@ extension PageRequest {
         "<label>Per second<input name=\"rate\" type=\"number\" min=\"1\" placeholder=\"unlimited\"></label>"
 }
 
-/// Limits the searches that go through whole queues, however long that takes.
+/// Limits the searches through whole queues, because they have no time limit.
 final class WholeSearches: Sendable {
-    /// The numbers of searches at once: of one visitor, and of all.
+    /// The maximum numbers of simultaneous searches: of one visitor, and of all visitors.
     static let (ofVisitor, all) = (4, 16)
 
     private let running = Shares(ofVisitor: ofVisitor, all: all)

@@ -11,16 +11,16 @@ struct Note: Sendable {
     let ending: Ending
     /// The result or the reason, as a sentence with or without a full stop.
     let message: String
-    /// The action that ends the effect again.
+    /// The action that undoes this one; `nil` if there is none.
     var undo: Undo?
 
     init(_ message: String, _ ending: Ending = .done, undo: Undo? = nil) {
         (self.ending, self.undo) = (ending, undo)
-        // A mistake repeats the field, which can be as large as a request.
+        // An error quotes the wrong field, which can be as large as a request.
         self.message = message.count > Self.maximumLength ? "\(message.prefix(Self.maximumLength))…" : message
     }
 
-    /// The number of characters of a message.
+    /// The maximum number of characters of a message.
     private static let maximumLength = 2000
 
     init(_ error: WebError) {
@@ -36,7 +36,7 @@ struct Note: Sendable {
         }
     }
 
-    /// Returns the note as a toast. One about a failure stays until it is dismissed; see the style sheet.
+    /// Returns the note as a toast, which stays until it is dismissed.
     func html(_ site: Site, _ visitor: Visitor) -> HTML {
         let tone: HTML =
             switch ending {
@@ -52,11 +52,11 @@ struct Note: Sendable {
     }
 }
 
-/// The notes that their operators have not seen yet. A page gets one by the random ID in its address, once, and only
-/// with the session that made it.
+/// The notes that no page has shown yet. A page gets a note by the random ID in its address, once, and only in the session that made the
+/// note.
 final class Notes: Sendable {
     static let maximum = 200
-    /// The number of notes of one session, so that none pushes out those of others.
+    /// The maximum number of notes of one session, so that it cannot push out other sessions' notes.
     static let maximumOfSession = 20
     static let lifetime = Duration.seconds(120)
 
@@ -89,7 +89,7 @@ final class Notes: Sendable {
         return id
     }
 
-    /// Separates a path and query from the ID of a note.
+    /// Returns a path and query without the ID of a note, and the ID.
     static func separated(_ path: String) -> (path: String, id: String?) {
         let parts = path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2 else { return (path, nil) }
@@ -111,7 +111,7 @@ final class Notes: Sendable {
     }
 }
 
-/// An action that ends the effect of another.
+/// An action that undoes another.
 struct Undo: Sendable, Equatable {
     let action: String
     let fields: [Pair]
@@ -119,7 +119,7 @@ struct Undo: Sendable, Equatable {
 
     struct Pair: Sendable, Equatable { let name, value: String }
 
-    /// The number of things that one form names.
+    /// The maximum number of things that its form can name.
     static let maximum = 100
 
     init(_ action: String, _ fields: [(String, String)], title: String = "Undo") {
@@ -181,7 +181,7 @@ extension Undo {
             self.init("requeue-campaign", all("campaign"), title: "Send it after all…")
         case "requeue-campaign": self.init("cancel-campaign", all("campaign"), title: "Cancel it again…")
         case "change-jobs":
-            // Only with nothing but IDs, jobs that are enqueued later are cancelled, too.
+            // Cancelling by IDs alone also cancels jobs that are enqueued later. Only that can be undone.
             let ids = all("id")
             let isOfIDs = JobFilter.fieldNames.allSatisfy { $0 == "id" || $0 == "queue" || fields[$0] == nil }
             guard fields["action"] == "cancel", isOfIDs, !ids.isEmpty, ids.count <= Self.maximum else { return nil }

@@ -57,7 +57,7 @@ struct OverviewPage: DashboardPage {
 
 /// The notifications that some queues deliver per second: now, and in the last hour.
 struct DeliveryRate {
-    /// The rate since the last reading or, before a second reading, of the last complete minute.
+    /// The rate between the last two readings; after a single reading, the rate of the last complete minute.
     let now: Double?
     /// The rate in each minute of the last hour.
     let minutes: [Double?]
@@ -83,9 +83,9 @@ struct DeliveryRate {
     }
 }
 
-/// Problems as cards, the worst first, each with a link to its object, the button that helps, and the commands.
+/// Problems as cards, the worst first. Each has a link to its object, and the buttons and commands that help.
 struct ProblemCards {
-    /// The number of problems of a kind that are shown as cards; the rest is one card with links.
+    /// The maximum number of cards for one kind of problem. The last card has links to further problems.
     private static let shownOfKind = 3
 
     private let request: PageRequest
@@ -140,7 +140,7 @@ struct ProblemCards {
             }
             return "<li>\(button)\(remedy.link(request))\(Elements.command(remedy.command(problem.access)))</li>"
         }
-        // The title names the object, so the message need not.
+        // The part of the message that names the object becomes the title.
         let end = problem.message.firstRange(of: "\(problem.subject): ")?.upperBound
         let title = end.map { String(problem.message[..<$0].dropLast(2)) } ?? problem.message
         let rest = end.map { String(problem.message[$0...]).asSentence }
@@ -158,7 +158,7 @@ struct ProblemCards {
 }
 
 extension Problem.Object {
-    /// The path of the page about it. For keys and the shared state, that is the page about Redis.
+    /// The path of the page about the object. Keys and the shared state are on the page about Redis.
     var segments: [String] {
         switch self {
         case .server, .key, .shared: ["redis"]
@@ -178,11 +178,11 @@ extension Remedy {
         var name: String
         var title: String
         var fields: [(name: String, value: String)]
-        /// The further class of its button.
+        /// The class of its button, after a space.
         var style: HTML = " main"
     }
 
-    /// The action that does the same as the command; `nil` for what a page cannot do, or what a page shows.
+    /// The action that does the same as the command; `nil` if there is no such action, or if a page shows the same.
     var action: Action? {
         switch self {
         case .resumeApp(let app): Action(name: "resume-app", title: "Resume, and probe now", fields: [("app", app)])
@@ -218,7 +218,7 @@ extension Remedy {
     }
 }
 
-/// The campaigns that are being sent, or whose guards have paused them.
+/// The campaigns that are in progress or paused.
 struct RunningCampaigns {
     private static let shown = 10
 
@@ -227,7 +227,7 @@ struct RunningCampaigns {
 
     init(_ request: PageRequest) async throws {
         self.request = request
-        // Paused ones first: an operator must decide about them.
+        // Paused campaigns come first, because an operator must decide about them.
         let unfinished = try await request.site.data.campaigns().value.withoutEmptyParts.filter(\.isUnfinished)
         campaigns = unfinished.filter { !$0.state.isOn } + unfinished.filter(\.state.isOn)
     }
@@ -333,7 +333,7 @@ struct QueuePage: DashboardPage {
         func jobs(_ states: String..., count: Int) -> HTML {
             request.link(["jobs"], [("queue", name)] + states.map { ("state", $0) }, Words.number(count))
         }
-        // Redis has one number of both; to count them apart, they must be read.
+        // Redis counts scheduled and deferred jobs together. To count them separately, they must be read.
         let postponed: HTML =
             if let scheduled = queue.scheduled, let deferred = queue.deferred {
                 """
@@ -394,7 +394,7 @@ struct QueuePage: DashboardPage {
             title: "Queue \(name)", main: main, menu: request.isOperator && queue.paused == nil ? pause : "")
     }
 
-    /// The keys of `fair` with the most waiting bytes.
+    /// Returns a card with the keys of `fair` that have the most waiting bytes.
     static func card(_ shares: QueueShares) -> HTML {
         guard !shares.largest.isEmpty else { return "" }
         let rows = shares.largest.map { share -> [HTML] in

@@ -58,7 +58,7 @@ struct RedisPage: DashboardPage {
             """
     }
 
-    /// The problems of Redis, except those in the cards of its servers.
+    /// The problems of Redis that its servers' cards do not show.
     private func problems(_ status: FleetStatus) -> HTML {
         let inCards = Set(QueueServer.Finding.Kind.allCases.map(\.rawValue))
         return HTML(
@@ -104,8 +104,7 @@ struct RedisPage: DashboardPage {
             """)
     }
 
-    /// The share of the memory limit from which the memory is shown with a warning: earlier than workers report it, so
-    /// that there is time to act.
+    /// The page warns from this share of the memory limit on. Workers report a problem at a higher share, so there is time to act.
     static let warningShare = 0.75
 
     /// Returns the memory of a server, with a tone that warns of the limit.

@@ -3,8 +3,8 @@ import PrintableText
 import PushQueue
 import WebPages
 
-/// The things that a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If
-/// it names one thing only, the search leads to that.
+/// The things that a text names: a device token, a queue, a campaign, an app, a worker, or the ID of a job. If the text names only one
+/// thing, the search leads to its page.
 struct SearchPage: DashboardPage {
     let path = "/search"
     let section = Section.elsewhere
@@ -17,7 +17,7 @@ struct SearchPage: DashboardPage {
         let isExact: Bool
     }
 
-    /// The number of matches of a kind that are shown.
+    /// The maximum number of matches of each kind.
     private static let limit = 20
 
     func content(_ request: PageRequest) async throws -> PageContent {
@@ -63,7 +63,7 @@ struct SearchPage: DashboardPage {
     /// Returns true for the whole, or at least eight digits, of a device token in hex.
     static func isToken(_ text: String) -> Bool { text.utf8.count >= 8 && text.isHexadecimal }
 
-    /// Returns the names that are a text, or else those that contain it, ignoring case.
+    /// Returns the names that contain a text, ignoring case.
     static func matching(_ text: String, _ names: [String]) -> [(name: String, isExact: Bool)] {
         let wanted = text.lowercased()
         let found = names.filter { $0.lowercased().contains(wanted) }
@@ -84,7 +84,7 @@ struct SearchPage: DashboardPage {
         }
     }
 
-    /// Unfinished jobs, dead letters and results that have an ID or a key, as far as they are found at once.
+    /// The unfinished jobs, dead letters and results with an ID or a key that were found in the page's time.
     private struct FoundJobs {
         var matches: [Match] = []
         var unread = UnreadParts()
@@ -116,7 +116,7 @@ struct SearchPage: DashboardPage {
         (results.ids, newestFirst.newestFirst) = ([Name(text)], true)
         let reading = ListReading(limit: Self.limit, end: request.searchEnd)
         var found = FoundJobs()
-        // All at the same time: each may need all the time that the page has.
+        // All searches run at the same time, because each may need all the time of the page.
         try await withThrowingTaskGroup(of: Part.self) { [results, newestFirst] group in
             for filter in isKey ? [byID, byKey] : [byID] {
                 group.addTask { .jobs(try await JobsPage().list(request, filter, reading)) }
@@ -142,7 +142,7 @@ struct SearchPage: DashboardPage {
                             path: request.links.path(["dead", row.queue, row.key]), isExact: true)
                     }
                 case .results(let results):
-                    // The page of the device has the result.
+                    // The page of the device shows the result.
                     found.add(results) { line in
                         let (outcome, token) = (line.result["outcome"] ?? "ended", line.result["token"] ?? "")
                         return Match(

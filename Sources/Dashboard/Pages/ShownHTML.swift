@@ -5,8 +5,7 @@ extension PageRequest {
     /// Returns the facts about a thing, by its columns.
     /// - Parameters:
     ///   - more: further facts.
-    ///   - shown: returns what is shown for a column, given what would be shown for one of its kind; `nil` to omit
-    ///     it.
+    ///   - shown: returns the HTML for a column, given the default HTML for its kind; `nil` to leave the column out.
     func facts<Thing: Shown>(
         _ thing: Thing, and more: [(name: HTML, value: HTML?)] = [], _ shown: (Column<Thing>, HTML?) -> HTML? = { $1 }
     ) -> HTML {
@@ -37,11 +36,11 @@ extension PageRequest {
 extension PageRequest {
     /// Returns a list of things, by their columns.
     /// - Parameters:
-    ///   - heads: the heads of columns that differ from the usual ones, by their titles.
-    ///   - select: returns the name and the value of the box that selects a thing, and what it selects.
-    ///   - action: returns the buttons of a thing; they are for operators.
-    ///   - empty: what is shown without things.
-    ///   - shown: returns what is shown for a column, given what would be shown for one of its kind; `nil` for nothing.
+    ///   - heads: replacements for the heads of columns, by the titles of the columns.
+    ///   - select: returns the name, the value and the label of the checkbox of a thing.
+    ///   - action: returns the buttons of a thing, which only operators see.
+    ///   - empty: the HTML in place of an empty list.
+    ///   - shown: returns the HTML for a column of a thing, given the default HTML for its kind; `nil` for an empty cell.
     func list<Thing: Shown>(
         _ caption: String, _ things: [Thing], hasQueue: Bool = true, heads: [String: Elements.Column] = [:],
         select: ((Thing) -> (name: String, value: String, label: String))? = nil, action: ((Thing) -> HTML)? = nil,

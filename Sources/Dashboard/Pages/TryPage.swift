@@ -50,7 +50,7 @@ struct TryPage: DashboardPage {
         return PageContent(title: "Try it", main: main, scripts: ["compose.js"])
     }
 
-    /// Returns the job that the page begins with. A link can name the token, and nothing else of the job.
+    /// Returns the first text of the editor. A link to the page can set the token, and nothing else of the job.
     static func example(_ token: String) throws -> String {
         """
         {
@@ -134,7 +134,7 @@ enum JobPreview {
         """
     }
 
-    /// Returns what a check found; what is right is folded.
+    /// Returns the findings of a check. Passed checks are folded.
     private static func verdicts(_ verdicts: [JobRow.Verdict]) -> HTML {
         let found = verdicts.filter { ["failure", "warning"].contains($0.level) }
         let right = verdicts.filter { !["failure", "warning"].contains($0.level) }
@@ -155,7 +155,7 @@ enum JobPreview {
     }
 }
 
-/// The device, the app and the environment that a job is sent to, by what the workers report.
+/// The device, the app and the environment that a job is sent to, according to the workers' reports.
 struct JobDestination {
     /// The first digits of the token, a number of devices, or a channel.
     let device: String

@@ -2,7 +2,7 @@ import Operations
 import PushQueue
 import WebPages
 
-/// The state of a worker in words. A worker that hangs is not the same as one that runs.
+/// The state of a worker in words. A worker without heartbeats may hang, so its last report does not count.
 struct WorkerCondition {
     let word: String
     let tone: Elements.Tone
@@ -122,7 +122,7 @@ struct WorkersPage: DashboardPage {
     }
 }
 
-/// One worker: its lanes, its problems, and what stopping it would leave.
+/// One worker: its lanes, its problems, and the consequences of stopping it.
 struct WorkerPage: DashboardPage {
     let path = "/workers/{worker}"
     let section = Section.workers

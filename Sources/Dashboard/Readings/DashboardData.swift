@@ -7,7 +7,7 @@ import Redis
 /// Readings that many pages share.
 final class DashboardData: Sendable {
     private let source: DashboardSource
-    /// Something that was read of several queues, and those that could not be read.
+    /// A value that was read from several queues, and the queues that could not be read.
     struct Found<Value: Sendable>: Sendable {
         var value: Value
         var unread = UnreadParts()
@@ -28,7 +28,7 @@ final class DashboardData: Sendable {
     /// The last status, however old; `nil` before the first.
     var lastStatus: FleetStatus? { get async { await status.last(of: OnlyKey()) } }
 
-    /// Makes the next page read what an action may have changed.
+    /// Makes the next page read again everything that an action can change.
     func changed() async {
         await status.expire()
         await latestCampaigns.expire()
@@ -41,7 +41,7 @@ final class DashboardData: Sendable {
     /// Returns the queues in Redis. The result is at most ten seconds old, because finding the queues scans all keys.
     func queues() async throws -> [QueueKeys] { try await foundQueues().keys }
 
-    /// The reason why there may be more queues, if there may.
+    /// The reason why some queues may not have been found; `nil` if all were.
     var missingQueues: String? { get async throws { try await foundQueues().note } }
 
     /// Makes the next reader search for the queues.
@@ -67,7 +67,7 @@ final class DashboardData: Sendable {
         return all.filter { names.isEmpty || names.contains($0.queue) }
     }
 
-    /// A queue for producers.
+    /// The destination of jobs that are pushed to a queue.
     struct Destination: Sendable {
         let source: QueueSource
         let state: QueueState
@@ -75,7 +75,7 @@ final class DashboardData: Sendable {
         let client: RedisClient
     }
 
-    /// Returns where the jobs of a queue are pushed, and its workers' apps, at most five seconds old.
+    /// Returns the destination of a queue's jobs, at most five seconds old.
     func destination(_ keys: QueueKeys) async throws -> Destination {
         try await destinations.value(of: keys.queue) { [source] _ in
             let place = try await source.fleet.queue(keys)
@@ -123,7 +123,7 @@ final class DashboardData: Sendable {
         return Found(value: QueueHistory.sum(of: found), unread: unread)
     }
 
-    /// The number of actions that are searched for those of a chart's time.
+    /// The number of latest actions among which a chart finds the actions of its time.
     static let maximumActions = 500
 
     /// Returns the latest actions of operators, newest first, at most two seconds old.
@@ -143,7 +143,7 @@ final class DashboardData: Sendable {
         let unread: UnreadParts
     }
 
-    /// Readings of the campaigns, the oldest first: rates are those between them.
+    /// Readings of the campaigns, the oldest first. Their differences give the rates.
     private struct CampaignReadings: Sendable {
         /// The time over which rates are measured.
         static let window = Duration.seconds(20)
@@ -183,8 +183,7 @@ final class DashboardData: Sendable {
         return readings.all[readings.all.count - 1].found
     }
 
-    /// Returns the state of a campaign, at most two seconds old: an open page asks every two seconds, and each asks all
-    /// queues.
+    /// Returns the state of a campaign, at most two seconds old. Each open page asks every two seconds, and a reading asks all queues.
     func campaign(_ name: String) async throws -> Campaign {
         let queues = try await queues()
         return try await campaignPages.value(of: Name(name)) { [fleet = source.fleet] _ in

@@ -18,17 +18,17 @@ package struct DashboardConfiguration: Sendable {
     package var hostNames: [String] = []
     /// The users; `nil` to admit everyone who can reach the port.
     package var users: UserFile?
-    /// The proxies that say who their clients are.
+    /// The proxies whose information about their clients is trusted.
     package var proxies: TrustedProxies
-    /// The header in which they name the user who has logged in to them; `nil` if none do.
+    /// The header that ``proxies`` use to name the user; `nil` if they do not.
     private(set) var userHeader: HTTPField.Name?
-    /// True to admit users whom they name and ``users`` does not, as viewers.
+    /// True to admit users as viewers if ``proxies`` name them and ``users`` does not.
     package var admitsUnlisted = false
     package var isReadOnly = false
     /// True to show tokens and payloads to viewers.
     package var viewersSeeContent = false
     package var tls: Renewable<TLSContext>?
-    /// The address of the inbox of the simulated APNs that the workers send to; nil for the real APNs.
+    /// The address of the inbox of the simulated APNs that the workers send to; nil if they send to the real APNs.
     package var inbox: String?
 
     package init(proxies: TrustedProxies) { self.proxies = proxies }
@@ -41,7 +41,7 @@ package struct DashboardConfiguration: Sendable {
     }
 }
 
-/// The data sources of the dashboard, and what its actions need.
+/// The connections and functions that the dashboard's pages and actions use.
 package struct DashboardSource: Sendable {
     /// The result of checking a job.
     package struct Check: Sendable {
@@ -73,7 +73,7 @@ package struct DashboardSource: Sendable {
 
     /// A likely mistake in a job.
     package struct JobHint: Sendable {
-        /// The rule and what it is about: the same for all jobs with the same mistake.
+        /// The rule and the part of the job that breaks it. It is the same for all jobs with the same mistake.
         package var kind: String
         package var rule: String
         package var message: String
@@ -115,19 +115,19 @@ package struct DashboardSource: Sendable {
     package var appNames: [String] = []
     /// The settings of the apps that the dashboard's own configuration has, by name.
     package var appSettings: [String: AppSettings] = [:]
-    /// The name of the worker whose process serves the dashboard, if it is one.
+    /// The name of the worker whose process serves the dashboard; `nil` if the process is not a worker.
     package var worker: String?
     /// Checks a job of a queue, as `check --job` does, with the apps of its workers; `nil` if they are not known.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource, _ apps: [WorkerReport.App]?) -> Check
-    /// Checks and completes a producer's job, as `enqueue` does; throws the reason for which it is not enqueued.
+    /// Checks and completes a producer's job, as `enqueue` does. Throws the reason if the job must not be enqueued.
     package var prepare: @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) throws -> EnqueuedJob
     /// Returns the rule behind a reason, in Apple's words for reasons of APNs; `nil` if it is unknown.
     package var explain: @Sendable (_ reason: String) -> String?
     /// The reasons that workers know.
     package var reasons: Set<String> = []
-    /// Returns the name of an environment under which invalid tokens are stored: `sandbox` for its host name.
+    /// Returns the environment of an endpoint, such as `sandbox` for the sandbox's host name. Other text is returned unchanged.
     package var environment: @Sendable (String) -> String
-    /// Returns a device token in hex; `nil` for a text that is none.
+    /// Returns a device token in hex; `nil` if the text is not a token.
     package var token: @Sendable (String) -> String?
     package var version: String
 

@@ -1,20 +1,20 @@
 import Synchronization
 
-/// Readings by key, which many pages share: ten open dashboards ask Redis no more often than one. Callers that ask for the
-/// same thing at the same time wait for one reading.
+/// Readings by key, which many pages share, so that ten open dashboards ask Redis no more often than one. Simultaneous callers with the
+/// same key wait for one reading.
 actor SharedReadings<Key: Hashable & Sendable, Value: Sendable> {
     private var kept: [Key: (value: Value, at: ContinuousClock.Instant, isGood: Bool)] = [:]
     private var readings: [Key: Task<Value, any Error>] = [:]
-    /// The number of actions so far: a reading that began before the last one is not kept.
+    /// The number of actions so far. A reading that began before the last action is not kept.
     private var actions = 0
-    /// The age from which a reading is made again.
+    /// The maximum age of a reading, unless a caller sets another.
     private let age: Duration
-    /// The number of keys of which readings are kept: visitors choose some keys.
+    /// The maximum number of keys with a kept reading, because visitors choose some of the keys.
     private static var maximumKeys: Int { 200 }
 
     init(for age: Duration) { self.age = age }
 
-    /// - Parameter read: gets the reading before, however old.
+    /// - Parameter read: makes a reading, given the previous one, however old.
     func value(
         of key: Key, for age: Duration? = nil, _ read: @escaping @Sendable (_ before: Value?) async throws -> Value
     ) async throws -> Value {
@@ -56,17 +56,17 @@ extension SharedReadings where Key == OnlyKey {
 /// The key of the only reading.
 struct OnlyKey: Hashable, Sendable {}
 
-/// While Redis does not answer, a page is made of the last readings.
+/// Marks a page that is made from the last readings, because Redis does not answer. Collects their times.
 final class LastReadings: Sendable {
-    /// The readings of the page that is being made; `nil` if it asks Redis.
+    /// Set while a page is made from the last readings; `nil` if the page asks Redis.
     @TaskLocal static var wanted: LastReadings?
 
-    /// A part of the page was never read.
+    /// The page needs a reading that was never made.
     struct Missing: Error {}
 
     private let earliest = Mutex<ContinuousClock.Instant?>(nil)
 
-    /// Records that the page has a reading of a time.
+    /// Records the time of a reading in the page.
     func add(_ at: ContinuousClock.Instant) { earliest.withLock { $0 = min($0 ?? at, at) } }
 
     /// The age of the oldest reading; `nil` without any.

@@ -182,7 +182,7 @@ struct DeviceTimelineTests {
                     Self.record(throttled: 40_000), results: [Self.result("delivered", 180_000)],
                     jobs: [Self.job(due: 40_000, error: "TooManyRequests")])
             ),
-            // A throttle that has ended does not matter any more.
+            // A throttle that has ended does not matter.
             (
                 "Its last push was delivered 3 min ago.", .good,
                 Self.findings(Self.record(throttled: -1000), results: [Self.result("delivered", 180_000)])

@@ -37,7 +37,7 @@ struct FleetPagesTests {
                 "No heartbeat for 12 s: its process hangs, is stopped, or cannot reach Redis. Other workers take its "
                     + "3 claimed jobs when its lease ends, in 25 s."
             ),
-            // A frozen worker's own statements are out of date.
+            // The last report of a frozen worker is out of date.
             (
                 Self.worker(claimed: 1, lease: -2000, late: 40_000, notReady: ["the app shop is paused: x"]),
                 "no heartbeat", .bad,

@@ -6,7 +6,7 @@ import Testing
 @Suite("Jobs in requests")
 struct RequestJobsTests {
     private static func read(_ text: String) throws -> (unit: String, items: [String]) {
-        // A reader index that is not 0, as of a body that arrived in parts.
+        // A body that arrived in parts can have a reader index other than 0.
         var body = ByteBuffer(string: "?" + text)
         body.moveReaderIndex(forwardBy: 1)
         let jobs = try RequestJobs(body)
@@ -62,7 +62,7 @@ struct RefusalLimitsTests {
         #expect(limits.take("shop", now: begin + .milliseconds(99)) == .refused)
         let later = begin + .milliseconds(101)
         #expect(limits.take("shop", now: later) == .granted)
-        // It is reported once, until the credit is whole again.
+        // The refusal is reported once until the credit is full again.
         #expect(limits.take("shop", now: later) == .refused)
         let end = later + .seconds(11)
         for _ in 1...100 { #expect(limits.take("shop", now: end) == .granted) }
@@ -76,7 +76,7 @@ struct RefusalLimitsTests {
             #expect(limits.take("shop", now: begin) == .granted)
             limits.giveBack("shop", now: begin)
         }
-        // However many are in progress at once.
+        // All 100 can be in progress at the same time.
         for _ in 1...100 { #expect(limits.take("shop", now: begin) == .granted) }
         #expect(limits.take("shop", now: begin) != .granted)
         for _ in 1...200 { limits.giveBack("shop", now: begin) }

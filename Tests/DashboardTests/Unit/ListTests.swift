@@ -53,7 +53,7 @@ struct ListTests {
         arguments: [
             (ListTotals(noun: "job", rows: 50, total: 12345), "1–50 of 12,345 jobs"),
             (ListTotals(noun: "job", seen: 50, rows: 50, total: 12345), "51–100 of 12,345 jobs"),
-            // The status is older than the page.
+            // The total is from a status that is older than the page.
             (ListTotals(noun: "job", seen: 50, rows: 50, total: 7), "51–100 of 100 jobs"),
             (ListTotals(noun: "job", seen: 50, rows: 7, total: 60, isLast: true), "51–57 of 57 jobs"),
             (ListTotals(noun: "job", rows: 1, total: 1, isLast: true), "1 job"),
@@ -115,7 +115,7 @@ struct ListTests {
 
     private struct Mistake: Error {}
 
-    /// Reads one number of each queue, except of those that can't be read.
+    /// Reads a list with two rows of each readable queue.
     private static func part(
         _ names: [String], without unreadable: Set<String>, after cursor: String? = nil, limit: Int = 10,
         error: any Error = QueueFailure.redis(.notConnected(address: "a:1", reason: "refused"))
@@ -135,12 +135,12 @@ struct ListTests {
         #expect(all.rows == ["a", "a", "c", "c"] && all.cursor == nil && all.unread.names == ["queue b"])
         #expect(all.unread.notes.first?.hasPrefix("queue b is not included: ") == true, "\(all.unread.notes)")
         #expect(try await Self.part(["a", "b"], without: []).unread.isEmpty)
-        // The next page begins with it.
+        // The first page ends before the unreadable queue.
         let first = try await Self.part(["a", "b"], without: ["b"], limit: 2)
         #expect(first.cursor == "b|" && first.unread.isEmpty)
         let second = try await Self.part(["a", "b"], without: ["b"], after: first.cursor, limit: 2)
         #expect(second.rows.isEmpty && second.cursor == nil && second.unread.names == ["queue b"])
-        // The cursor is in the middle of it.
+        // The cursor is in the middle of the unreadable queue.
         let rest = try await Self.part(["a", "b", "c"], without: ["b"], after: "b|2")
         #expect(rest.rows == ["c", "c"] && rest.unread.names == ["queue b"])
     }

@@ -182,17 +182,17 @@ struct NotesTests {
     func origin(referer: String?, base: String, expected: String?) {
         #expect(Site.origin(referer, host: "push.example", base: base) == expected)
         #expect(Site.origin(referer, host: "", base: base) == nil)
-        // Behind a proxy, the browser knows what the host's name does not show.
+        // Behind a proxy, `Host` may differ, but the browser has reported that the page is of this site.
         if expected != nil { #expect(Site.origin(referer, host: nil, base: base) == expected) }
     }
 }
 
 @Suite("Bulk actions in view")
 struct NoticesTests {
-    /// A change of three things, which waits until it may end.
+    /// A change of three things, which runs until `isOpen`.
     private struct Slow: Change {
         let action = AuditEntry.Action.cancelJobs
-        /// Stands in all texts.
+        /// A part of all texts of the change.
         var detail = ""
         let isOpen: @Sendable () -> Bool
 
@@ -215,7 +215,7 @@ struct NoticesTests {
     }
 
     private static func with(base: String = "", _ body: (Site) async throws -> Void) async throws {
-        // Nothing listens there.
+        // A port without a Redis.
         let topology = try RedisTopology(url: "redis://127.0.0.1:1")
         let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
         let fleet = Fleet(
@@ -307,7 +307,7 @@ struct NoticesTests {
             let run = Self.run(site) { gate.isOpen }
             try await site.runs.start(run, isConfirmed: false) {}
             try await eventually { if case .ready = run.phase { true } else { false } }
-            // The question is on its own page only.
+            // Only the run's own page asks for the confirmation.
             for visitor in [olga, otto, vic] { #expect(await !site.runStrip(for: visitor).text.contains("<li")) }
             #expect(run.confirm {})
             #expect(!run.confirm {})

@@ -108,7 +108,7 @@ import Testing
             for _ in 0..<200 {
                 group.addTask { ("stranger", try await checks.isRight("wrong", of: nil, from: "stranger")) }
             }
-            // Once the line is full.
+            // Waits until no further check can wait.
             var ended: [(String, Bool?)] = []
             while let one = try await group.next(), one.1 == nil || ended.count < 100 {
                 ended.append(one)
@@ -238,10 +238,10 @@ import Testing
     func strangers() {
         do {
             var limits = LoginLimits()
-            // Behind a proxy that is not trusted, all have its address.
+            // Behind an untrusted proxy, all visitors have its address.
             for index in 0..<500 { _ = limits.take("name \(index % 60)", "10.0.0.1", now: start) }
             #expect(limits.take("ada", "10.0.0.1", now: start) == .checkSlowly)
-            // The total.
+            // The limit for all attempts together.
             #expect(limits.take("ada", "10.0.0.2", now: start) == .checkSlowly)
         }
         var limits = LoginLimits()
@@ -373,7 +373,7 @@ import Testing
         }
         #expect(!refused(token) { $0.origin = "https://127.0.0.1" })
         #expect(!refused("") { $0.path = "/login" })
-        // A token that is sent along does not help the session of a browser.
+        // A browser's session needs its form token even if the request has a token, too.
         #expect(refused("") { $0.authorization = hasUsers ? "Bearer x" : "Bearer \(Self.token.token)" })
     }
 
@@ -448,9 +448,9 @@ import Testing
         }
         let bob = visitor(entry(.named("bob"), users, admitsUnlisted: true))
         #expect(bob?.role == .viewer && bob?.seesContent == false)
-        // A file that can't be used admits nobody.
+        // An unusable file admits no one.
         #expect(visitor(entry(.named("bob"), .none, admitsUnlisted: true)) == nil)
-        // The name counts, and neither a token nor a session that comes with it.
+        // Only the name counts, even if the request has a token or a session.
         let both = entry(.named("vic"), users, session: Self.session("grace", users)) {
             $0.authorization = "Bearer \(Self.token.token)"
         }
@@ -473,7 +473,7 @@ import Testing
             session: Self.value, proxyUser: .named("grace"))
         #expect(Self.admission().refusal(of: head, formToken: "", grace) != nil)
         #expect(Self.admission().refusal(of: head, formToken: grace.formToken, grace) == nil)
-        // Nobody logs in with such a line.
+        // A user with the credential `proxy` cannot log in without the proxy.
         #expect(Self.admission().entry(.init(path: "/"), users, session: nil) == .login(to: nil))
     }
 
@@ -537,7 +537,7 @@ import Testing
         #expect(form["c"] == nil)
         #expect(form["d"] == nil)
         #expect(form["e"] == "%zz%4")
-        // Digits with a sign, and those of other scripts.
+        // Not hex digits: a sign, and digits of other scripts.
         #expect(Form("a=%+f%-1%٣٣%1").raw("a") == "% f%-1%٣٣%1")
         #expect(form.without(["a"]).map(\.name) == ["b", "e"])
     }
