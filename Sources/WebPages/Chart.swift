@@ -9,11 +9,11 @@ package struct Chart: Sendable {
 
     package struct Series: Sendable {
         let name: String
-        /// The class that has its color in the style sheet; nil for the next color.
+        /// The class for its color in the style sheet; nil for the next color.
         let style: String?
         /// A value per step; `nil` if nothing was measured.
         let values: [Double?]
-        /// The path of the page with what a value counts.
+        /// Returns the path of the page that lists the things that a value counts.
         let link: (@Sendable (_ step: Int) -> String?)?
 
         package init(
@@ -48,8 +48,8 @@ package struct Chart: Sendable {
 
     /// - Parameters:
     ///   - title: unique on its page.
-    ///   - series: those without a value above 0 are not shown.
-    ///   - marks: those outside the times are not shown.
+    ///   - series: series without a value above 0 are not shown.
+    ///   - marks: marks outside the times are not shown.
     package init(
         _ title: String, _ kind: Kind, _ times: ChartTimes, _ unit: ChartUnit, _ series: [Series], marks: [Mark] = [],
         lastIsUnfinished: Bool = false
@@ -64,11 +64,11 @@ package struct Chart: Sendable {
     /// True for each step with a measured value, even of a series that is not shown.
     private let isRecorded: [Bool]
 
-    // In pixels. The width is that of the page: horizontal places are percentages.
+    // In pixels. Horizontal places are percentages, because the chart is as wide as the page.
     private static let (top, base, height) = (14.0, 166.0, 190)
-    /// The smallest height of a value above 0, which must be seen and hit.
+    /// The smallest height of a value above 0, so that it can be seen and clicked.
     private static let smallest = 3.0
-    /// The marks of a step that its line names.
+    /// The maximum number of marks whose texts the line of a step has.
     private static let maximumMarks = 6
     private static let dashes = ["", "7 3", "2 3", "10 3 2 3", "4 4", "1 4"]
 
@@ -144,7 +144,7 @@ package struct Chart: Sendable {
 
     // MARK: Values
 
-    /// Hatches the steps of columns in which nothing was recorded: that is not the same as 0.
+    /// Hatches the steps in which nothing was recorded, because that is not the same as 0. Lines have gaps instead.
     private var gaps: HTML {
         guard kind == .columns else { return "" }
         var (gaps, start) = (HTML(), 0)
@@ -214,7 +214,7 @@ package struct Chart: Sendable {
         return dash.isEmpty ? "" : " stroke-dasharray=\"\(dash)\""
     }
 
-    /// Draws one line for the marks of a step.
+    /// Draws one line for all marks of a step.
     private func lines(_ marks: [Mark]) -> HTML {
         let byStep = Dictionary(grouping: marks) { times.index(of: $0.at) ?? 0 }
         return HTML(

@@ -35,7 +35,7 @@ package enum ChartUnit: Sendable {
         }
     }
 
-    /// The distances between two labels of an axis, ascending up to the first that is at least a fifth of a value.
+    /// Returns the possible distances between two labels of an axis, ascending up to the first that is at least a fifth of a value.
     func steps(upTo largest: Double) -> [ChartScale.Step] {
         var steps: [ChartScale.Step] = []
         for step in candidates {
@@ -58,7 +58,7 @@ package enum ChartUnit: Sendable {
             let unit = (0..<abs(power)).reduce(1.0) { value, _ in power < 0 ? value / 10 : value * 10 }
             return [1.0, 2, 5].map { digit in
                 let size = digit * unit
-                // Long numbers take the space of the columns.
+                // Units shorten long numbers, which would take the space of the columns.
                 return size >= 1e6 ? .init(size, 1e6, "M") : size >= 1e4 ? .init(size, 1e3, "k") : .init(size, 1, "")
             }
         }
@@ -96,7 +96,7 @@ struct ChartScale: Sendable {
     /// The maximum number of labels above 0.
     static let maximumSteps = 5
 
-    /// The distances that are used when series are hidden; the last is that of this axis.
+    /// The possible distances, which `chart.js` uses when series are hidden. The last is the distance of this axis.
     let steps: [Step]
     let step: Step
     /// The number of labels above 0.

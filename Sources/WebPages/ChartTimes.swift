@@ -11,7 +11,7 @@ package struct ChartTimes: Sendable {
     }
 
     private static let (minute, hour, day): (Int64, Int64, Int64) = (60_000, 3_600_000, 86_400_000)
-    /// The distances between two labels, which are at multiples of them.
+    /// The possible distances between two labels. Labels are at multiples of their distance.
     private static let distances =
         [1, 2, 5, 10, 15, 30].map { $0 * minute } + [1, 2, 3, 4, 6, 12].map { $0 * hour } + [
             day, 7 * day, 28 * day,
@@ -29,7 +29,7 @@ package struct ChartTimes: Sendable {
         return Int((time - first) / step)
     }
 
-    /// Returns the name of a step in UTC: `14:05`, `14:00–14:20` or `Sat 21 Nov`. With several days, a time has its
+    /// Returns the name of a step in UTC: `14:05`, `14:00–14:20` or `Sat 21 Nov`. If the axis has several days, a time is preceded by its
     /// day.
     func name(_ index: Int) -> String {
         let start = start(index)

@@ -3,7 +3,7 @@ import PrintableText
 package enum Elements {
     package enum Tone: String, Sendable { case plain, good, warning, bad, quiet }
 
-    /// The characters from which on a list may cut a label.
+    /// The number of characters above which a list may cut a label.
     private static let longestLabel = 16
 
     /// Returns a word in a frame, such as a state.
@@ -15,7 +15,7 @@ package enum Elements {
         package enum Kind: Sendable {
             /// A text that may wrap between words.
             case text
-            /// The name of what the row is about: a text that gets the room of several words.
+            /// The name of the row's object: a text with space for several words.
             case name
             /// Something that is never cut or wrapped, such as an ID, a state or a time.
             case key
@@ -27,10 +27,10 @@ package enum Elements {
 
         let title: HTML
         let kind: Kind
-        /// 1 for a column that is always shown, 2 for one that takes a line of its own on a phone, 3 for one that only
-        /// wide screens and phones show.
+        /// 1 for a column that is always shown; 2 for a column that has a line of its own on phones; 3 for a column that only wide screens
+        /// and phones show.
         let priority: Int
-        /// The order of the rows by this column, if it is the one that orders them.
+        /// The order of the rows by this column; nil if another column orders them.
         let order: Order?
         /// True to show the title on phones, too, where rows are cards without a head.
         let namesCells: Bool
@@ -45,13 +45,12 @@ package enum Elements {
         }
     }
 
-    /// Returns a table whose rows are cards on phones. Its rows can be walked through with the keyboard.
+    /// Returns a table whose rows are cards on phones. The keyboard can walk through its rows.
     ///
-    /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`. A column that has nothing else is not
-    /// shown.
+    /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`. A column with only such cells is not shown.
     /// - Parameters:
     ///   - caption: the name of the table, for screen readers.
-    ///   - empty: the markup in place of the table if there are no rows; see ``empty(_:)`` and ``empty(_:_:)``.
+    ///   - empty: the markup in place of a table without rows; see ``empty(_:)`` and ``empty(_:_:)``.
     package static func list(_ caption: String, _ columns: [Column], _ rows: [[HTML]], empty: HTML) -> HTML {
         guard !rows.isEmpty else { return empty }
         let shown = columns.indices.filter { index in
@@ -109,12 +108,12 @@ package enum Elements {
         text.isEmpty ? "" : "<span class=\"clamp\" title=\"\(text)\">\(prose(text))</span>"
     }
 
-    /// Returns the content of a cell with two lines, of which the second is less important; it can be empty.
+    /// Returns the content of a cell with two lines. The second line is less important, and can be empty.
     package static func lines(_ first: HTML, _ second: HTML) -> HTML {
         "\(first)\(if: !second.text.isEmpty, " <span class=\"second\">\(second)</span>")"
     }
 
-    /// Returns a command to copy. The button appears if scripts run.
+    /// Returns a command with a button to copy it, which needs scripts.
     package static func command(_ text: String) -> HTML {
         """
         <span class="command"><code>\(text)</code><button type="button" class="small" data-copy hidden \
@@ -122,10 +121,10 @@ package enum Elements {
         """
     }
 
-    /// Returns what a page shows in place of a list without entries: a sentence.
+    /// Returns the sentence in place of a list without entries.
     package static func empty(_ sentence: HTML) -> HTML { "<p class=\"empty\">\(sentence)</p>" }
 
-    /// Returns what a page shows in place of a list without entries: what is missing, and what to do next.
+    /// Returns the text in place of a list without entries: a title, and the next steps.
     package static func empty(_ title: HTML, _ content: HTML) -> HTML {
         "<div class=\"empty\"><strong>\(title)</strong>\(content)</div>"
     }
@@ -141,7 +140,7 @@ package enum Elements {
         return "<nav class=\"tabs\" aria-label=\"\(name)\">\(links)</nav>"
     }
 
-    /// Returns a text in which parts between backticks are code.
+    /// Returns a text. Its parts between backticks become code.
     package static func prose(_ text: String) -> HTML {
         let parts = text.split(separator: "`", omittingEmptySubsequences: false).map(String.init)
         return HTML(
@@ -152,7 +151,7 @@ package enum Elements {
             })
     }
 
-    /// Returns a list of names and values, without those that have no value.
+    /// Returns a list of names and values. Names without a value are omitted.
     package static func facts(_ facts: [(name: HTML, value: HTML?)]) -> HTML {
         let rows = facts.compactMap { name, value -> HTML? in
             value.map { "<div><dt>\(name)</dt><dd>\($0)</dd></div>" }
@@ -179,7 +178,7 @@ package enum Elements {
         return "<ul class=\"numbers\">\(items)</ul>"
     }
 
-    /// Returns a form of a menu, with its title and what it does.
+    /// Returns a form for the menu of actions, with a title and a sentence about its effect.
     package static func action(_ title: HTML, _ words: HTML, _ form: HTML) -> HTML {
         "<div class=\"action\"><h2>\(title)</h2><p class=\"hint\">\(words)</p>\(form)</div>"
     }

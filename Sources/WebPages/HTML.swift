@@ -9,7 +9,7 @@ import PrintableText
 package struct HTML: Sendable, ExpressibleByStringInterpolation {
     package private(set) var text: String
 
-    /// For the compiler only: a string from elsewhere would become markup.
+    /// Only for literals, which the compiler passes. Any other string would become markup without being escaped.
     package init(stringLiteral literal: String) { text = literal }
 
     package init(stringInterpolation: StringInterpolation) { text = stringInterpolation.text }
@@ -25,7 +25,7 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
     package var isEmpty: Bool { text.isEmpty }
 
-    /// The markup without its elements.
+    /// The markup without its tags.
     var words: HTML {
         var words = HTML()
         var isElement = false
@@ -41,7 +41,7 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
     package struct StringInterpolation: StringInterpolationProtocol {
         fileprivate var text = ""
-        /// True within a text that a form sends back.
+        /// True within a `textarea`, whose text a form sends back.
         private var isInTextArea = false
         /// True if a form sends the next value back.
         private var isReadBack: Bool { isInTextArea || text.hasSuffix(" value=\"") }
@@ -87,8 +87,8 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
         }
     }
 
-    /// Escapes the special characters of markup. Control characters and those that change the text direction are shown
-    /// as their code point, because they could make a text look like another. A value that is read back stays as it is.
+    /// Escapes the special characters of markup. Control characters and characters that change the text direction could make a text look
+    /// like another, so they are shown as their code points. In a value that a form sends back, they stay as they are.
     private static func escape(_ value: String, isReadBack: Bool, into text: inout String) {
         for scalar in value.unicodeScalars {
             switch scalar {

@@ -21,7 +21,7 @@ package struct Links: Sendable {
         return path
     }
 
-    /// Returns a segment that browsers do not resolve: they remove `.` and `..`, also when these are percent-encoded.
+    /// Returns a segment that browsers do not resolve. They remove `.` and `..`, even if percent-encoded.
     private static func escaped(_ segment: String) -> String {
         segment == "." || segment == ".." || segment.hasPrefix("~") ? "~" + segment : segment
     }

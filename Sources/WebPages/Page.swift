@@ -1,7 +1,6 @@
 /// A complete page: the navigation, and one `main` element.
 ///
-/// On wide screens the navigation is a column at the side, on others a popover that a button opens. Neither needs a
-/// script.
+/// On wide screens, the navigation is a column at the side. On other screens, it is a popover that a button opens. Neither needs a script.
 package struct Page: Sendable {
     /// A link in the navigation.
     package struct Item: Sendable {

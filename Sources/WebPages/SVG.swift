@@ -1,11 +1,11 @@
 import PrintableText
 
-/// Drawings without axes, and the numbers and paths of drawings.
+/// Drawings without axes, and helpers for numbers and paths in drawings.
 package enum SVG {
     /// Returns a line without axes, for a card; empty without values.
     /// - Parameters:
     ///   - values: in order of time; `nil` if nothing was measured, which is shown as a gap.
-    ///   - title: what the line shows, for screen readers and the pointer, such as `Delivered per minute, now 1,204`.
+    ///   - title: the text for screen readers and the pointer, such as `Delivered per minute, now 1,204`.
     package static func spark(values: [Double?], title: String) -> HTML {
         let values = values.map { value in value.flatMap { $0.isFinite ? max(0, $0) : nil } }
         let largest = values.compactMap(\.self).max() ?? 0
@@ -21,13 +21,13 @@ package enum SVG {
             """
     }
 
-    /// Returns a bar that is divided by outcome, with a legend that has the numbers; empty without any.
-    /// - Parameter parts: their names, the classes of their colors, such as `delivered` or `series-3`, and the numbers.
+    /// Returns a bar that is divided by outcome, with a legend that has the numbers; empty if all numbers are 0.
+    /// - Parameter parts: the names, the classes of their colors, such as `delivered` or `series-3`, and the numbers.
     package static func shares(_ parts: [(name: String, style: String, count: Int)]) -> HTML {
         let shown = parts.filter { $0.count > 0 }
         let total = shown.reduce(0.0) { $0 + Double($1.count) }
         guard total > 0 else { return "" }
-        // A small part must be seen, too.
+        // A minimum width, so that a small part can be seen.
         let widths = shown.map { max(0.7, 100 * Double($0.count) / total) }
         let sum = widths.reduce(0, +)
         var (bars, names, left) = (HTML(), HTML(), 0.0)

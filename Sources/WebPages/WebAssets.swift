@@ -7,7 +7,7 @@ package enum WebAssets {
     private struct Asset {
         let type: String
         let bytes: ByteBuffer
-        /// Changes with the content, so that browsers can cache the file forever.
+        /// A hash of the content, so that browsers can cache the file forever.
         let version: String
 
         init(_ bytes: [UInt8], _ type: String) {

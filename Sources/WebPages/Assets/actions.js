@@ -1,4 +1,4 @@
-// Actions without leaving the page: a dialog for changes that are confirmed, toasts, and the bulk actions in view.
+// Actions without leaving the page: a dialog for changes that need a confirmation, toasts, and the list of bulk actions.
 const toasts = document.getElementById("toasts");
 const busy = new Set(["counting", "running"]);
 // The last known state of each run.
@@ -18,7 +18,7 @@ function parsed(html) {
 
 // Toasts
 
-// Reports what an action did not do. Where a dialog covers the page, the dialog shows it.
+// Reports the failure of an action: in the dialog if one is open, otherwise as a toast.
 function report(heading, text) {
   const one = document.createElement("div");
   one.className = `toast ${heading === "Refused" ? "warning" : "bad"}`;
@@ -27,7 +27,7 @@ function report(heading, text) {
   name.textContent = `${heading}. `;
   const end = /[.!?]$/.test(text) ? "" : ".";
   words.append(name);
-  // Every second part stands between backticks.
+  // Every second part was between backticks.
   (text.charAt(0).toUpperCase() + text.slice(1) + end).split("`").forEach((part, index) => {
     const piece = document.createElement(index % 2 === 1 ? "code" : "span");
     piece.textContent = part;
@@ -50,7 +50,7 @@ function report(heading, text) {
   }
 }
 
-// Reports that an action takes long; a resumed app is watched for seconds. Returns the end of that.
+// Shows that an action is in progress once it takes long, such as the resuming of an app. Returns a function that removes the toast.
 function begin() {
   const one = document.createElement("div");
   one.className = "toast";
@@ -73,7 +73,7 @@ toasts?.addEventListener("animationend", (event) => {
   if (event.animationName === "toast") event.target.remove();
 });
 
-// Screen readers announce only what is added to a page that they know.
+// Screen readers announce only elements that are added to a page that they already know.
 const first = [...toasts?.children ?? []];
 if (first.length > 0) {
   toasts.replaceChildren();
@@ -98,7 +98,7 @@ async function send(path, form, button) {
     try {
       found = JSON.parse(text);
     } catch {
-      // A proxy has answered.
+      // The answer is not JSON, so a proxy has sent it.
     }
     if (answer.ok && found.page) return found;
     const refused = answer.status >= 400 && answer.status < 500;
@@ -111,9 +111,9 @@ async function send(path, form, button) {
 
 document.addEventListener("submit", async (event) => {
   const [form, button] = [event.target, event.submitter];
-  // A field of the form can have the name "action".
+  // A field with the name "action" would hide the form's property.
   const path = button?.getAttribute("formaction") ?? form.getAttribute("action") ?? "";
-  // The page of a run shows its progress itself.
+  // The page of a run shows its progress itself, so it needs no dialog.
   if (event.defaultPrevented || !/\/actions\/[a-z-]+$/.test(path) || form.closest("#run")) return;
   event.preventDefault();
   if (form.getAttribute("aria-busy") === "true") return;
@@ -128,7 +128,7 @@ document.addEventListener("submit", async (event) => {
   else show(answer.run, button);
 });
 
-// Opens a page, also if it is this one.
+// Opens a page, even if it is the current one.
 function go(path) {
   const next = new URL(path, location.href);
   if (next.pathname === location.pathname && next.search === location.search) location.reload();
@@ -159,7 +159,7 @@ function build() {
   dialog.addEventListener("close", closed);
 }
 
-// Shows the run whose content has a path, in the open dialog or in a new one.
+// Shows a run in the open dialog or in a new one, given the path of its content.
 function show(path, button) {
   if (!dialog) build();
   clearTimeout(timer);
@@ -179,7 +179,7 @@ async function load() {
     else lose("The dashboard no longer knows this run, or the session has ended. Activity shows what was changed.");
   } catch {
     if (mine !== shown) return;
-    // The run goes on without this page.
+    // The run continues without this page.
     mine.delay = 3000;
     if (!dialog.open) lose("The dashboard did not answer.");
   }
@@ -207,7 +207,7 @@ function fill(part) {
   }
 }
 
-// Shows that there is nothing to show.
+// Shows an error in place of the run.
 function lose(text) {
   const part = document.createElement("div");
   part.className = "run";
@@ -221,7 +221,7 @@ function lose(text) {
   fill(part);
 }
 
-// Esc: what is not confirmed ends, what is running goes on.
+// Esc stops an unconfirmed run. A confirmed run continues.
 async function leave() {
   const stop = shown.state === "running" ? null : content.querySelector('form[action$="/stop-run"]');
   dialog.close();
@@ -232,14 +232,14 @@ function closed() {
   clearTimeout(timer);
   const back = content.querySelector("[data-back]")?.dataset.back;
   const { opener, form } = shown;
-  // An answer that arrives now must not open it again.
+  // A new object, so that a late answer does not open the dialog again.
   shown = { ...shown };
   content.replaceChildren();
   if (back) {
     go(back);
     return;
   }
-  // An update may have replaced the button.
+  // An update may have replaced the button, so look it up again.
   const twin = [...document.querySelectorAll("form button")].find(
     (one) => opener && one.textContent === opener.textContent && one.form?.getAttribute("action") === form);
   (opener?.isConnected ? opener : twin)?.focus();
@@ -248,7 +248,7 @@ function closed() {
 
 // Bulk actions in view
 
-// Notices which runs have ended, and asks again while one is at work. Live pages are updated anyway.
+// Finds runs that have ended, and asks again while one is in progress. Live pages need not ask.
 function notice() {
   let works = false;
   for (const item of document.querySelectorAll("#runs [data-run]")) {

@@ -1,10 +1,10 @@
-// Adds to the charts a crosshair with the values of a step, and a legend that toggles series. The server has drawn
-// them; the numbers come from the legend's items, and the texts from the table of numbers.
+// Adds a crosshair with the values of a step to the charts, and a legend that hides series. The server has drawn the charts. The numbers
+// are in the legend's items, and the texts in the table of numbers.
 const space = "http://www.w3.org/2000/svg";
 const storage = "charts-hidden";
-// The crosshair that is shown, by the title of its chart and a time, so that it stays at its moment after an update.
+// The title of the chart that shows a crosshair, and the crosshair's time. So it stays at its time after an update.
 let shown;
-// The title of the chart that has the focus, and the name or address of the element: an update removes it.
+// The title of the chart that has the focus, and the name or address of the focused element, because an update replaces the element.
 let focus;
 // The series that the visitor has hidden: title of the chart, line feed, name of the series.
 const hidden = new Set(stored());
@@ -30,7 +30,7 @@ function drawn(name, attributes) {
   return one;
 }
 
-// Returns a chart with the parts and numbers that are used below.
+// Returns the parts and numbers of a chart.
 function chart(figure) {
   const data = figure.dataset;
   const title = data.chart;
@@ -60,7 +60,7 @@ function visible(one) {
   return one.series.filter(({ key }) => !hidden.has(key));
 }
 
-// Draws the values again, on an axis for the visible series.
+// Draws the values again, with an axis for the visible series.
 function draw(one) {
   const parts = visible(one);
   const sums = [...Array(one.count).keys()].map((at) => {
@@ -107,7 +107,7 @@ function draw(one) {
   }
 }
 
-// Makes the names in the legend buttons that hide their series.
+// Replaces the names in the legend with buttons that hide their series.
 function addButtons(one) {
   if (one.series.length < 2) return;
   for (const { item, name, key } of one.series) {
@@ -128,7 +128,7 @@ function addButtons(one) {
   if (one.series.some(({ key }) => hidden.has(key))) draw(one);
 }
 
-// A native tooltip would cover the crosshair's.
+// A native tooltip would cover the crosshair's values.
 function takeTitles(one) {
   for (const title of one.svg.querySelectorAll("title")) {
     const owner = title.parentElement;
@@ -273,7 +273,7 @@ function start() {
     const parts = [one.cursor, ...figure.querySelectorAll(".legend button, .tip a")];
     parts.find((part) => identity(part) === focused.identity)?.focus({ preventScroll: true });
   }
-  // The section of the crosshair was not replaced.
+  // The update did not replace the section with the crosshair.
   if (!shown && before?.one.plot.isConnected) shown = before;
 }
 
@@ -288,7 +288,7 @@ document.addEventListener("focusin", (event) => {
 });
 document.addEventListener("focusout", (event) => {
   setTimeout(() => {
-    // The element is still there, so it was the visitor who left it.
+    // The element still exists, so the visitor has moved the focus.
     if (!event.target.isConnected || document.activeElement !== document.body) return;
     focus = undefined;
     if (!shown?.isPinned) hide();

@@ -8,7 +8,7 @@ const job = form?.elements.namedItem("job");
 const members = form?.querySelector("[data-members]");
 const device = "try-token";
 
-// The first text with a name in the job: its place and its value. All else of the job stays byte for byte.
+// Returns the place and value of the first string member with a name. So the rest of the job stays byte for byte.
 function member(name) {
   const found = new RegExp(`"${name}"\\s*:\\s*("(?:[^"\\\\]|\\\\.)*")`, "d").exec(job.value);
   if (!found) return undefined;
@@ -25,7 +25,7 @@ function write(name, value) {
   job.value = job.value.slice(0, found.place[0]) + JSON.stringify(value) + job.value.slice(found.place[1]);
 }
 
-// Shows in the fields what the job has; a member that it does not have can't be set there.
+// Copies the members of the job to the fields. A field is disabled if the job does not have its member.
 function showMembers() {
   for (const field of members.querySelectorAll("[data-member]")) {
     const found = member(field.dataset.member);
@@ -50,7 +50,7 @@ async function check() {
   }
 }
 
-// Shows where the job goes, as it is now.
+// Shows the destination of the job in its present form.
 async function ask(button) {
   await check();
   if (dialog.open) return;

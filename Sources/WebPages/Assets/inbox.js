@@ -1,4 +1,4 @@
-// The inbox: ages that stay true, and notifications in the browser.
+// The inbox: updates the ages, and shows notifications of the browser.
 const wants = "inbox-notifications";
 let last = newest();
 let isWaiting = false;
@@ -22,7 +22,7 @@ function showAges() {
   }
 }
 
-// Only while it is wanted: one request waits for the next push, also while the tab is hidden.
+// Runs only while notifications are on. One request waits for the next push, even while the tab is hidden.
 function isOn() {
   return "Notification" in window && Notification.permission === "granted" && localStorage.getItem(wants) === "on";
 }
@@ -50,7 +50,7 @@ async function wait() {
       const answer = await fetch(`/notifications?after=${last}&limit=20&wait=60`);
       if (!answer.ok) throw new Error(answer.statusText);
       const page = await answer.json();
-      // The numbers begin again with the simulator.
+      // A restarted simulator counts from the beginning.
       last = page.last;
       if (isOn()) page.notifications.slice(-3).forEach(show);
     } catch {

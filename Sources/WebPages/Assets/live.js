@@ -1,6 +1,6 @@
 // Keeps the sections of a page that are marked data-live up to date. The events have the page's URL.
 const state = document.getElementById("live-state");
-// By section, the content as it was received and its first node: other scripts change or replace what is shown.
+// For each section, the received content and its first node, because other scripts change or replace the nodes.
 const received = new WeakMap();
 let source;
 let timer;
@@ -13,7 +13,7 @@ function show(text) {
   state.textContent = text;
 }
 
-// The numbers stay, and look as old as they are.
+// The numbers remain, and are marked as old.
 function fail(reason, login) {
   document.body.classList.add("stale");
   if (!state) return;
@@ -23,13 +23,13 @@ function fail(reason, login) {
   state.textContent = text;
   if (!login) return;
   const link = document.createElement("a");
-  // The page itself leads to the login, and back.
+  // Reloading the page leads to the login, and back.
   link.href = location.href;
   link.textContent = "Log in again";
   state.append(" ", link);
 }
 
-// A section keeps its content while it has the focus in a field, a checked box or selected text.
+// A section is not updated while it has a focused field, a checked box or selected text.
 function isBusy(part) {
   const active = document.activeElement;
   if (active && part.contains(active) && active.matches("input, select, textarea")) return true;
@@ -38,7 +38,7 @@ function isBusy(part) {
   return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
 }
 
-// The identity of an element that can have the focus, before and after an update of its section.
+// A key that identifies a focusable element before and after an update of its section.
 function identity(one, part) {
   const details = one.parentElement;
   if (one.matches("summary")) return `details ${details.id || all(part, "details").indexOf(details)}`;
@@ -77,7 +77,7 @@ function update(html) {
     });
   }
   document.dispatchEvent(new Event("live-update"));
-  // Other scripts may have moved the focus.
+  // Other scripts may already have moved the focus.
   if (!focused || document.activeElement !== document.body) return;
   all(focused.old, "[href], [aria-label], button, summary")
     .find((one) => identity(one, focused.old) === focused.identity)?.focus({ preventScroll: true });

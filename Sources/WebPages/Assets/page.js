@@ -1,6 +1,6 @@
-// The script of all pages: the keys, and buttons that copy a command.
+// The script of all pages: keyboard shortcuts, and buttons that copy a command.
 const search = document.getElementById("search");
-// The address of the current row's first link, and its place: an update replaces the rows.
+// The address of the current row's first link, and the row's index. An update replaces the rows.
 let marked;
 
 // The rows of all lists of the page.
@@ -9,7 +9,7 @@ function rows() {
     .filter((row) => row.checkVisibility());
 }
 
-// The row that the keys act on.
+// Returns the row for the keys.
 function current() {
   return document.querySelector("main .current");
 }
@@ -27,7 +27,7 @@ function move(step) {
   const all = rows();
   const old = current();
   if (all.length === 0) return;
-  // If the row has gone, the next one has its place.
+  // If the row is gone, the next row now has its index.
   const from = old ? all.indexOf(old) : (marked?.at ?? -1) - (marked && step > 0 ? 1 : 0);
   const at = Math.min(Math.max(from + step, 0), all.length - 1);
   old?.classList.remove("current");
@@ -51,7 +51,7 @@ function select() {
   box.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
-// The button that deletes the current row or, on a page about one thing, that.
+// Returns the button that deletes the current row or, on a page about one thing, this thing.
 function deletion() {
   const scope = document.querySelector("main [data-rows]") ? current() : document.querySelector("main");
   return scope?.querySelector("button[data-delete]");
@@ -62,9 +62,9 @@ function neighbour(rel) {
 }
 
 const hasNeighbours = () => Boolean(document.querySelector("main [data-neighbours]"));
-// On a page about one of several things, j and k lead to the others.
+// On a page about one of several things, j and k open the others.
 const hasRows = () => !hasNeighbours() && rows().length > 0;
-// The keys with their meanings, and the pages on which they work; without a condition, on all.
+// The keys with their meanings, and a condition for the pages where they work; without one, they work on all pages.
 const keys = [
   { keys: ["/"], meaning: "Search", works: () => Boolean(search) },
   { keys: ["j", "k"], meaning: "Next and previous row", works: hasRows },
@@ -100,7 +100,7 @@ function help() {
     dialog.setAttribute("aria-labelledby", title.id);
     document.body.append(dialog);
   }
-  // Rows and buttons come and go with updates.
+  // An update can add and remove rows and buttons.
   const working = keys.filter(({ works }) => !works || works());
   dialog.querySelector(".keys").replaceChildren(...working.flatMap(({ keys, meaning }) => {
     return [element("dt", "", ...keys.flatMap((key) => [element("kbd", key), " "])), element("dd", meaning)];
@@ -145,7 +145,7 @@ document.addEventListener("click", async (event) => {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    // Without TLS, browsers refuse; then the text is selected for the keyboard.
+    // Without TLS, browsers refuse to copy. Then the text is selected, to be copied with the keyboard.
     getSelection().selectAllChildren(button.parentElement.querySelector("code"));
     button.textContent = "Selected";
   }

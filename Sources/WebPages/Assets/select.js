@@ -1,5 +1,5 @@
-// Selects rows of a list for an action. The bar with the actions appears once a row is selected; its option for
-// everything that matches appears once all rows of the page are.
+// Selects rows of a list for an action. The bar with the actions appears once a row is selected. Its option for everything that matches
+// appears once all rows of the page are selected.
 const form = document.querySelector("form[data-select]");
 const bar = form?.querySelector("[data-bar]");
 let last;
@@ -8,7 +8,7 @@ function boxes() {
   return [...form.querySelectorAll("tbody input[type=checkbox]")];
 }
 
-// Scrolls a row out from under the bar.
+// Scrolls so that the bar does not cover a row.
 function uncover(row) {
   const hidden = row.getBoundingClientRect().bottom - bar.getBoundingClientRect().top;
   if (hidden > 0) scrollBy(0, hidden + 8);
@@ -58,7 +58,7 @@ if (form && bar) {
     }
     last = box;
   });
-  // Also for the keys of page.js, which send this event.
+  // page.js sends this event, too.
   form.addEventListener("change", (event) => {
     if (event.target.closest("thead")) return selectAll(event.target.checked);
     if (!event.target.matches("tbody input[type=checkbox]")) return;
@@ -66,7 +66,7 @@ if (form && bar) {
     count();
     if (!bar.hidden) uncover(event.target.closest("tr"));
   });
-  // A browser that goes back restores the boxes after the script has run.
+  // After going back, a browser restores the boxes only when the script has run.
   addEventListener("pageshow", count);
   count();
 }

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import PushJob
 
-/// Determines what a device shows for a payload, however malformed it is.
+/// Finds the texts and facts that a device shows for a payload, however malformed it is.
 struct PayloadReader {
     /// A fact that the banner does not show, such as the badge.
     struct Fact: Sendable, Equatable {
@@ -194,7 +194,7 @@ struct PayloadReader {
 }
 
 package enum EpochTime {
-    /// The range in which a year has four digits.
+    /// The seconds whose year has four digits.
     private static let range: ClosedRange<Int64> = 0...253_402_300_799
 
     /// Returns a time such as `2026-11-21 15:53:52 UTC`, or the number if it is out of range.

@@ -1,11 +1,11 @@
 import PushJob
 
-/// A notification as a device would show it, derived from what is sent to APNs.
+/// A notification as a device would show it, derived from the request to APNs.
 ///
-/// Every payload has a preview, which says so if the payload is not JSON or members have unexpected types.
+/// Every payload has a preview. If it is not JSON, or if members have unexpected types, the preview reports that.
 ///
-/// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities
-/// with ActivityKit push notifications".
+/// Source: Apple, "Generating a remote notification" and, for Live Activities, "Starting and updating Live Activities with ActivityKit push
+/// notifications".
 package struct PushPreview: Sendable {
     package let kind: PushType
     /// The app's name as derived from the topic, such as `Shop`.
@@ -72,7 +72,7 @@ package struct PushPreview: Sendable {
 
     // MARK: Text
 
-    /// The notification on a line of a list: what stands out, and the rest.
+    /// The notification on a line of a list: a title, and the rest of its texts.
     package var subject: (title: String, text: String) {
         let title = alert?.title.flatMap { $0.isEmpty ? nil : $0 } ?? appName
         let texts = [alert?.subtitle, alert?.body].compactMap(\.self)
@@ -113,10 +113,10 @@ extension PushPreview {
         """
     }
 
-    /// The banner alone, or the reason why there is none.
+    /// Returns the banner, or the reason why there is none.
     /// - Parameters:
     ///   - when: its age; `now` if nil.
-    ///   - refusal: the answer with which the notification was refused; it is then drawn as not shown.
+    ///   - refusal: the answer that refused the notification, which is then drawn as not shown.
     package func banner(when: HTML? = nil, refusal: String? = nil) -> HTML {
         if let refusal {
             let content = alert.map { texts($0, when: when ?? "\(title)") } ?? nameLine
@@ -182,7 +182,7 @@ extension PushPreview {
         return "<ul class=\"extra\">\(facts.map { "<li><b>\($0.name)</b> \($0.value)</li>" as HTML })</ul>"
     }
 
-    /// The display name of the kind, or an unknown push type.
+    /// The display name of the kind; for an unknown kind, its push type.
     package var title: String {
         kind == .other ? pushType.map { String($0.prefix(40)) } ?? "unknown" : "\(kind.row.title)"
     }

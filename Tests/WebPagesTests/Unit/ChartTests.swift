@@ -9,7 +9,7 @@ struct ChartTests {
 
     private static let (minute, day): (Int64, Int64) = (60_000, 86_400_000)
 
-    /// Returns steps of which the last contains the time above.
+    /// Returns steps that end with the step of ``time``.
     private static func times(_ step: Int64, _ count: Int) -> ChartTimes {
         ChartTimes(first: time / step * step - Int64(count - 1) * step, step: step, count: count)
     }
