@@ -28,8 +28,8 @@ final class ConnectionGuard: ChannelDuplexHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // Closing with unread bytes would reset the connection, and the client could lose the answer. So input after
-        // the last answer is read and discarded for a while.
+        // Closing with unread bytes would reset the connection, and the client could lose the answer. So input after the last answer is
+        // read and discarded for a while.
         guard !state.isClosing else { return }
         state.bytesReceived(now: context.eventLoop.now)
         context.fireChannelRead(data)
@@ -92,10 +92,12 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
     }
 }
 
-/// Does what some clients wait for. Those of HTTP/1.0 read to the end of the connection, which is closed after the answer
-/// unless they ask to keep it (RFC 9112 §9.3). Others hold their body back until they are asked for it (RFC 9110 §10.1.1),
-/// some of them for ever. A client that keeps a connection learns from the last answer of a port that stops that it must open
-/// another, elsewhere (RFC 9112 §9.6); else its next request may be lost.
+/// Meets three expectations of clients:
+/// - A client of HTTP/1.0 reads until the end of the connection. The connection is closed after the answer, unless the client asks to keep
+///   it (RFC 9112 §9.3).
+/// - Some clients send a body only after `100 Continue`, and some of them wait for it without a time limit (RFC 9110 §10.1.1).
+/// - The last answer of a stopping port has `Connection: close`, so that the client sends its next request on another connection (RFC 9112
+///   §9.6). Otherwise the request could be lost.
 final class ClientExpectations: ChannelDuplexHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart

@@ -4,8 +4,8 @@ import Sockets
 
 /// Detects requests made by a foreign web page in a browser on this machine or network.
 ///
-/// A page can send requests to any address. With its own host name that resolves to a local address (DNS rebinding), it
-/// can also read the answers. Such requests carry the page's host name, in `Host` or in `Origin`.
+/// A page can send requests to any address. If its own host name resolves to a local address (DNS rebinding), it can also read the answers.
+/// Such requests have the page's host name in `Host` or in `Origin`.
 package struct ForeignRequests: Sendable {
     private let names: Set<String>
 

@@ -17,9 +17,8 @@ package struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConverti
 
 /// A port for people and their tools: HTTP/1.1, unencrypted or over TLS.
 ///
-/// Whatever its clients do, it uses a limited number of file descriptors and stays reachable. Each request must arrive
-/// within a time limit. When the port is full, a new connection replaces the one that has waited longest for its
-/// client.
+/// Its file descriptors are limited, and it stays reachable whatever its clients do. Each request must arrive within a time limit. When the
+/// port is full, a new connection replaces the connection that has waited longest for its client.
 package struct HTTPPort: Sendable {
     package let port: Int
     private let services: ServiceGroup

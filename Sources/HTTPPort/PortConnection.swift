@@ -24,20 +24,20 @@ package struct PortLimits: Sendable {
     }
 }
 
-/// The state of one connection of a port, without any I/O: which side it waits for, since when, and the deadline.
+/// The state of one connection of a port, without I/O.
 ///
-/// A connection waits either for its client or for the port's answer. In the first case only, it has a deadline and can
-/// be closed in favor of a new connection.
+/// A connection waits either for its client or for the port's answer. While it waits for its client, it has a deadline and can be closed in
+/// favor of a new connection.
 struct PortConnection {
     private let limits: PortLimits
-    /// The time at which it was accepted, or at which the last answer ended.
+    /// The end of the last answer, or the beginning of the connection.
     private var idleSince: NIODeadline
     private var hasAnswered = false
-    /// The time at which the first byte of an incomplete request arrived.
+    /// The arrival of the first byte of an incomplete request.
     private var arrivingSince: NIODeadline?
     /// The number of requests whose head has arrived and whose answer has not ended.
     private var unanswered = 0
-    /// The bytes of answers that the client has not received, and the time at which it last received some.
+    /// The bytes of answers that the client has not received, and the time since when it has received none of them.
     private var unsent = 0
     private var stalledSince: NIODeadline?
     private var closingSince: NIODeadline?
@@ -92,7 +92,7 @@ struct PortConnection {
         return (idleSince, hasAnswered ? limits.idle : limits.request)
     }
 
-    /// The time at which the connection began to wait for its client; `nil` while the port works on an answer.
+    /// The beginning of the wait for the client; `nil` while the port works on an answer.
     var waitingSince: NIODeadline? { wait?.since }
 
     /// Returns true if the client has exceeded its time limit.

@@ -2,7 +2,7 @@ import Logging
 import NIOCore
 import Synchronization
 
-/// The end of a port, from which on it answers only the requests in flight. Set by any thread, also once the event loop has ended.
+/// Records that a port is stopping and answers only the requests in flight. Any thread can record it, even after the event loop has ended.
 final class PortEnd: Sendable {
     private let flag = Atomic(false)
 
@@ -11,7 +11,7 @@ final class PortEnd: Sendable {
     func come() { flag.store(true, ordering: .relaxed) }
 }
 
-/// All connections of a port. Only on its event loop.
+/// All connections of a port. Used only on its event loop.
 final class PortTable {
     private let limits: PortLimits
     private let maximum: Int
@@ -21,9 +21,9 @@ final class PortTable {
     private var guards: [ObjectIdentifier: ConnectionGuard] = [:]
     private var sweep: Scheduled<Void>?
     private var reportedAt: NIODeadline?
-    /// The interval at which deadlines are checked.
+    /// The time between two checks of the deadlines.
     private static let interval = TimeAmount.milliseconds(500)
-    /// The minimum interval between two log lines about a full port.
+    /// The minimum time between two log lines about a full port.
     private static let reportInterval = TimeAmount.minutes(1)
 
     /// - Parameters:
@@ -37,8 +37,8 @@ final class PortTable {
         self.logger = logger
     }
 
-    /// Guards a new connection. If there are too many, closes the one that has waited longest for its client, or the
-    /// new one if all others are being answered.
+    /// Guards a new connection. If there are too many, closes the connection that has waited longest for its client. If the port is
+    /// answering all others, closes the new connection.
     func add(_ channel: any Channel) throws {
         let now = eventLoop.now
         let connection = ConnectionGuard(PortConnection(limits, now: now), channel)

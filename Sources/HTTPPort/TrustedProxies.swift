@@ -1,6 +1,6 @@
 import Sockets
 
-/// The proxies whose word about the addresses of their clients is believed (`X-Forwarded-For`).
+/// The proxies whose `X-Forwarded-For` is trusted.
 package struct TrustedProxies: Sendable {
     /// A text that is neither an address nor a range of addresses.
     package struct Malformed: Error, CustomStringConvertible {
@@ -19,7 +19,7 @@ package struct TrustedProxies: Sendable {
         }
     }
 
-    /// Returns the address of a request's client: the last one of the chain that no trusted proxy has.
+    /// Returns the address of a request's client: the last address of the chain that does not belong to a trusted proxy.
     /// - Parameters:
     ///   - peer: the address of the connection's other end.
     ///   - forwarded: the values of `X-Forwarded-For`, in order.

@@ -24,7 +24,7 @@ struct HTTPPortTests {
         func log(event: LogEvent) { Self.all.withLock { $0.append("\(event.metadata?["event"], default: "")") } }
     }
 
-    /// Requests that are held until ``open()``.
+    /// Holds requests until ``open()``.
     private actor Gate {
         private var isOpen = false
         private(set) var waiting = 0
@@ -79,7 +79,7 @@ struct HTTPPortTests {
         return limits
     }
 
-    /// Sends a request like a probe, on a separate connection, with an independent client.
+    /// Sends a request on a connection of its own, with curl as an independent client.
     private static func probe(_ port: HTTPPort, _ path: String = "/") async throws -> String {
         let curl = try ChildProcess(
             "curl", ["-sS", "-m", "10", "--noproxy", "*", "http://127.0.0.1:\(port.port)\(path)"])
@@ -88,7 +88,7 @@ struct HTTPPortTests {
         return curl.output
     }
 
-    /// Returns a connection that has sent a part of a request's head.
+    /// Returns a connection that has sent an incomplete head.
     private static func dripper(_ port: HTTPPort) throws -> RawConnection {
         let connection = try RawConnection(port: port.port)
         connection.send("GET / HTTP/1.1\r\nHo")
@@ -153,7 +153,7 @@ struct HTTPPortTests {
             let connection = try RawConnection(port: port.port)
             let began = ContinuousClock.now
             var count = 0
-            // Longer than the timeout of a request and the timeout between requests.
+            // Longer than both timeouts: of a request, and between requests.
             while ContinuousClock.now - began < .seconds(3) {
                 Self.ask(connection)
                 count += 1
@@ -239,7 +239,7 @@ struct HTTPPortTests {
                 try await eventually("the oldest are closed, and no others") {
                     drippers.map { $0.hasEnded() } == drippers.indices.map { $0 < closed }
                 }
-                // Another one replaces the probe's connection, which has closed.
+                // The probe's connection has closed, so one more fits.
                 drippers.append(try Self.dripper(port))
             }
             let warnings = Lines.all.withLock { $0.filter { $0 == "port_full" } }

@@ -96,7 +96,7 @@ struct PortConnectionTests {
     func closing() {
         var connection = connection()
         connection.bytesReceived(now: start)
-        // An answer without a request.
+        // An answer to malformed input has no request.
         connection.answerEnded(now: start)
         #expect(!connection.isClosing)
         connection.outputClosed(now: start + .seconds(1))

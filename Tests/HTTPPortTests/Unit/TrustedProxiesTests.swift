@@ -6,10 +6,10 @@ struct TrustedProxiesTests {
     @Test(
         "are what trusted proxies say",
         arguments: [
-            // Nobody is believed.
+            // The connection is not from a trusted proxy.
             ([], "192.0.2.1", ["198.51.100.7"], "192.0.2.1"),
             (["10.0.0.0/8"], "192.0.2.1", ["198.51.100.7"], "192.0.2.1"),
-            // One proxy, and what its client wrote before.
+            // One proxy. The client may have written the values before the proxy's.
             (["10.0.0.0/8"], "10.1.2.3", ["198.51.100.7"], "198.51.100.7"),
             (["10.0.0.0/8"], "10.1.2.3", ["203.0.113.9, 198.51.100.7"], "198.51.100.7"),
             (["10.0.0.0/8"], "10.1.2.3", ["203.0.113.9", "198.51.100.7"], "198.51.100.7"),
