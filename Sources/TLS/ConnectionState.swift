@@ -1,4 +1,4 @@
-/// The state of a TLS connection, without sockets and libssl: the open halves, and what is still waited for.
+/// The state of a TLS connection, without sockets and libssl: which halves are open, and which event it waits for.
 struct ConnectionState {
     private enum Phase {
         /// The channel is not active yet.
@@ -37,7 +37,7 @@ struct ConnectionState {
         if case .handshaking = phase { true } else { false }
     }
 
-    /// True if only the end of the connection is waited for.
+    /// True if the connection only waits for its end.
     var isParting: Bool {
         if case .parting = phase { true } else { false }
     }

@@ -29,7 +29,7 @@ struct OpenSSLFailure {
     private mutating func note(_ entry: UInt) {
         let reason = ERR_GET_REASON(entry)
         switch ERR_GET_LIB(entry) {
-        // Only of this library: decoders call everything unsupported that is not in their own format.
+        // Only this library's errors count, because decoders report every other format as unsupported.
         case ERR_LIB_EVP where reason == COpenSSL_ERR_R_UNSUPPORTED || reason == COpenSSL_ERR_R_FETCH_FAILED:
             isUnsupportedAlgorithm = true
         case ERR_LIB_EVP where reason == EVP_R_BAD_DECRYPT, ERR_LIB_PROV where reason == PROV_R_BAD_DECRYPT,

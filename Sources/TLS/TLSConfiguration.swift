@@ -2,9 +2,9 @@
 public enum TLSTrust: Sendable, Equatable {
     /// The system's, from OpenSSL's default locations (including `SSL_CERT_FILE` and `SSL_CERT_DIR`).
     case system
-    /// Only those of a PEM or DER file. It can contain an intermediate certificate, or the peer's own.
+    /// Only the certificates of a PEM or DER file. It can contain an intermediate certificate, or the peer's own.
     case file(String)
-    /// Only those of a PEM text or a DER certificate; `name` identifies it in errors.
+    /// Only the certificates of a PEM text, or one in DER; `name` identifies it in errors.
     case pem([UInt8], name: String = "the CA PEM given")
 }
 
@@ -37,8 +37,8 @@ public struct TLSServerConfiguration: Sendable {
     }
 
     public var identity: TLSIdentity
-    /// The protocols to accept through ALPN, most preferred first. A client that offers only others is refused; a
-    /// client that offers none is not.
+    /// The protocols to accept through ALPN, most preferred first. A client that offers only other protocols is refused. A client that
+    /// offers none is accepted.
     public var applicationProtocols: [String] = []
     public var clientCertificates: ClientCertificates = .ignored
 

@@ -1,7 +1,6 @@
 /// A problem with a certificate, a key, a handshake or a connection.
 ///
-/// The description says what is wrong, with which peer or file, and what to do. It never contains a key, a passphrase
-/// or application data.
+/// The description has the problem, the peer or the file, and the remedy. It never contains a key, a passphrase or application data.
 public struct TLSError: Error, Equatable, Sendable {
     public enum Kind: Equatable, Sendable {
         /// A certificate of the peer's chain has expired; `since` in seconds since 1970.
@@ -26,7 +25,7 @@ public struct TLSError: Error, Equatable, Sendable {
         case notPKCS12(source: String, reason: String)
         /// A file is neither PEM nor PKCS#12.
         case notRecognised(source: String)
-        /// The certificate or the key is missing from a PKCS#12 file, or the key of a certificate.
+        /// A PKCS#12 file lacks its certificate or key, or a certificate was given without its key.
         case identityIncomplete(source: String, missing: String)
         case legacyProviderMissing(source: String)
         case wrongPassphrase(source: String, given: Bool)
@@ -133,7 +132,7 @@ extension TLSError: CustomStringConvertible {
     }
 }
 
-/// An alert with which the peer ended a connection (RFC 8446, section 6).
+/// The alert of a peer that ended a connection (RFC 8446, section 6).
 public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
     public let code: UInt8
 

@@ -29,8 +29,8 @@ public final class TLSHandler: ChannelDuplexHandler {
     /// The number of bytes received since this side's last record.
     private var ignored = 0
 
-    /// The number of bytes that a peer may send after this side's last record. One that floods must not cost anything
-    /// until the timeout.
+    /// The number of bytes that a peer may send after this side's last record. Further bytes close the connection before the timeout,
+    /// because reading a flood costs time.
     private static let maximumIgnored = 1 << 20
 
     /// Creates the client's side.
@@ -80,7 +80,7 @@ public final class TLSHandler: ChannelDuplexHandler {
         context.fireChannelActive()
     }
 
-    /// Distinguishes a truncated connection from a closed one.
+    /// Ends the connection, and reports a truncation if there was no close_notify.
     public func channelInactive(context: ChannelHandlerContext) {
         transportEnded(context)
         state.finish()
@@ -91,7 +91,7 @@ public final class TLSHandler: ChannelDuplexHandler {
         context.fireChannelInactive()
     }
 
-    /// Records that the end of the connection has been explained.
+    /// Records that the transport has reported an error, so that a truncation is not reported as well.
     public func errorCaught(context: ChannelHandlerContext, error: any Error) {
         transportFailed = true
         queue.fail(error)

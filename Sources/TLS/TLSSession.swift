@@ -19,7 +19,7 @@ final class TLSSession {
 
     /// The maximum plaintext of one record (RFC 8446, section 5.1).
     static let largestRecord = 16_384
-    /// The index under which an `SSL` stores its session: 0, as for OpenSSL's `SSL_get_app_data`.
+    /// The index of the session in the data of its `SSL`: 0, as in OpenSSL's `SSL_get_app_data`.
     static let dataIndex: Int32 = 0
 
     /// Set by the verification callback.
@@ -204,7 +204,7 @@ final class TLSSession {
     }
 }
 
-/// The host that a client connects to, for which the server's certificate must be valid.
+/// The host that a client connects to. The server's certificate must be valid for it.
 struct ServerName {
     private let text: String
     private let isAddress: Bool
@@ -242,8 +242,8 @@ struct ServerName {
     }
 }
 
-/// Records a failed check of the peer's chain. OpenSSL calls this for each verdict on a certificate; afterwards, the
-/// certificate is no longer available, only an error number.
+/// Records a failed check of the peer's chain. OpenSSL calls this for each certificate that it has checked. Afterwards only an error number
+/// is available, and not the certificate.
 let rememberVerificationFailure: @convention(c) (Int32, OpaquePointer?) -> Int32 = { verdict, store in
     guard verdict != 1, let store else { return verdict }
     guard let ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()),

@@ -121,7 +121,7 @@ struct ClosingTests {
             Fixtures.server(),
             behaviour: .init(onHandshake: { channel in
                 channel.writeAndFlush(ByteBuffer(string: "half an ans")).whenSuccess {
-                    // From below the handler, so that it cannot send close_notify.
+                    // Closes below the TLS handler, which then cannot send close_notify.
                     try? channel.pipeline.syncOperations.context(handlerType: TLSHandler.self).close(promise: nil)
                 }
             })
@@ -141,7 +141,7 @@ struct ClosingTests {
         let listener = try await listen { $0.close(promise: nil) }
         let client = try await SocketClient.connect(Fixtures.client(), port: listener.port)
         let seen = try await client.end.get()
-        // If the ClientHello arrived too late, the kernel may report an end or a reset; either is reported once.
+        // If the ClientHello arrives too late, the kernel may report an end or a reset. Either must be reported once.
         #expect(seen.errors.count == 1)
         if let error = seen.tlsErrors.first { #expect(error.kind == .closedDuringHandshake) }
         try await listener.close()

@@ -2,13 +2,13 @@ import NIOCore
 import NIOEmbedded
 import TLS
 
-/// A client and a server without sockets: the ciphertext of each is carried to the other on request.
+/// A client and a server without sockets. Each one's ciphertext is carried to the other on request.
 final class EmbeddedPair {
     let client: EmbeddedChannel
     let server: EmbeddedChannel
     let clientEvents = EventRecorder()
     let serverEvents = EventRecorder()
-    /// The size in bytes of the pieces in which ciphertext is carried.
+    /// The maximum size of a carried piece of ciphertext, in bytes.
     var pieceSize = Int.max
     /// All ciphertext that the client has sent.
     private(set) var sentByClient = ByteBuffer()
@@ -26,7 +26,7 @@ final class EmbeddedPair {
         try server.pipeline.syncOperations.addHandlers([serverHandler, serverEvents])
     }
 
-    /// Connects both, and carries ciphertext until both are silent.
+    /// Connects client and server, and carries ciphertext until neither has more.
     func connect() throws {
         try server.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
         try client.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
@@ -73,7 +73,7 @@ final class EmbeddedPair {
     }
 }
 
-/// Records what reaches the application.
+/// Records the events that reach the application.
 final class EventRecorder: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 

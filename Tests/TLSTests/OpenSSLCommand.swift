@@ -11,7 +11,7 @@ final class OpenSSLCommand {
     private let process = Process()
     private let input: FileHandle
     private var chunks: AsyncStream<String>.Iterator
-    /// Its output so far, on standard output and error.
+    /// The output so far, on standard output and error.
     private(set) var output = ""
 
     init(_ arguments: [String]) throws {
@@ -19,7 +19,7 @@ final class OpenSSLCommand {
         input = standardInput.writing
         let (stream, continuation) = AsyncStream.makeStream(of: String.self)
         chunks = stream.makeAsyncIterator()
-        // The shell joins both outputs: with one pipe for both, Foundation sometimes never reports the end.
+        // The shell joins both outputs, because Foundation sometimes never reports the end of one pipe for both.
         process.executableURL = URL(filePath: "/bin/sh")
         process.arguments = ["-c", "exec openssl \"$@\" 2>&1", "sh"] + arguments
         process.standardInput = standardInput.reading
@@ -41,7 +41,7 @@ final class OpenSSLCommand {
 
     func hangUp() throws { try input.close() }
 
-    /// Waits until it has printed this text.
+    /// Waits until the command has printed a text.
     func expect(_ text: String) async throws {
         while !output.contains(text) {
             guard let chunk = await chunks.next() else {
@@ -51,10 +51,10 @@ final class OpenSSLCommand {
         }
     }
 
-    /// Waits until it ends, which closes its output.
+    /// Waits until the command has ended.
     func end() async { while let chunk = await chunks.next() { output += chunk } }
 
-    /// Starts a server on a free port, which it prints.
+    /// Starts a server on a free port.
     static func server(_ arguments: [String]) async throws -> (command: OpenSSLCommand, port: Int) {
         let certificate = try ["-cert", Fixtures.path("server.pem"), "-key", Fixtures.path("server-key.pem")]
         let command = try OpenSSLCommand(["s_server", "-accept", "127.0.0.1:0"] + certificate + arguments)
@@ -63,7 +63,7 @@ final class OpenSSLCommand {
         return (command, port)
     }
 
-    /// Waits until it has printed this text and the rest of the line, and returns the rest.
+    /// Waits until the command has printed a text, and returns the rest of its line.
     private func line(after beginning: String) async throws -> String {
         try await expect(beginning)
         while true {

@@ -29,7 +29,7 @@ struct RecordTests {
             recordLengths(pair.sentByClient)
                 == [largest + overhead, largest + overhead, 37_000 - 2 * largest + overhead])
         #expect(pair.clientWrites == 1)
-        // The other side passes them on in one piece.
+        // The other side passes all records on in one read.
         #expect(pair.serverEvents.reads == 1)
         let expected = (0..<1000).flatMap { [UInt8](repeating: UInt8(truncatingIfNeeded: $0), count: 37) }
         #expect(Array(buffer: pair.serverEvents.received) == expected)

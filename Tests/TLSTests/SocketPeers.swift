@@ -4,7 +4,7 @@ import Sockets
 import TLS
 import TestSupport
 
-/// The events of a connection as an application saw them.
+/// The events that an application sees on a connection.
 struct Outcome: Sendable {
     var handshake: TLSHandshakeCompleted?
     var errors: [any Error] = []
@@ -14,7 +14,7 @@ struct Outcome: Sendable {
     var tlsErrors: [TLSError] { errors.compactMap { $0 as? TLSError } }
 }
 
-/// The application's end of a connection: records what it sees, and optionally echoes it.
+/// The application's end of a connection: records events, and optionally echoes data.
 final class Application: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -35,7 +35,6 @@ final class Application: ChannelInboundHandler {
     private var outcome = Outcome()
     private var deadline: Scheduled<Void>?
 
-    /// A connection has not ended in time.
     struct Overdue: Error {}
 
     init(_ behaviour: Behaviour, handshake: EventLoopPromise<TLSHandshakeCompleted>, end: EventLoopPromise<Outcome>) {
@@ -45,7 +44,7 @@ final class Application: ChannelInboundHandler {
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        // Waiting for a future cannot be cancelled: without a deadline, a failing test would hang.
+        // A wait for a future cannot be cancelled, so a failing test would hang without a deadline.
         deadline = context.eventLoop.assumeIsolated().scheduleTask(in: .minutes(3)) {
             self.errorCaught(context: context, error: Overdue())
             context.close(promise: nil)
@@ -112,7 +111,7 @@ struct SocketClient: LoopBound {
 /// A TLS server on a free port of 127.0.0.1.
 struct SocketServer: LoopBound {
     let port: Int
-    /// The results of its connections, in the order of their ends.
+    /// The results of its connections, in the order in which they ended.
     let outcomes: AsyncStream<Outcome>
     private let channel: any Channel
 
@@ -144,7 +143,6 @@ struct SocketServer: LoopBound {
     func stop() async throws { try await channel.close() }
 }
 
-/// Runs a body with a server, and stops the server afterwards.
 func withServer<Result>(
     _ context: TLSContext, halfClosure: Bool = false, behaviour: Application.Behaviour = .init(),
     _ body: (SocketServer) async throws -> Result

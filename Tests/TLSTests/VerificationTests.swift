@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Verification", .timeLimit(.minutes(10)))
 struct VerificationTests {
-    /// Connects to a server with the named certificate; returns the error of each side, which it must report once.
+    /// Connects to a server with a certificate. Checks that each side reports one error, and returns both.
     private func refusal(
         certificate: String, host: String = "localhost", trusting authority: String = "ca.pem"
     ) async throws -> (client: TLSError, server: TLSError) {

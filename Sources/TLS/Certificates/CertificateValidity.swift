@@ -7,7 +7,7 @@ public struct CertificateValidity: Sendable {
         public let predicate: String
     }
 
-    /// The number of days before its end from which a certificate gets a warning.
+    /// A certificate gets a warning from this number of days before its end on.
     public static let warningDays: Int64 = 30
 
     private let notBefore: Int64?
@@ -19,10 +19,9 @@ public struct CertificateValidity: Sendable {
         self.notAfter = notAfter
     }
 
-    /// Returns the problems at a time.
     /// - Parameters:
     ///   - now: seconds since 1970.
-    ///   - advice: what to do about a certificate that ends.
+    ///   - advice: the advice to add if the certificate has expired or will expire soon.
     public func problems(now: Int64, advice: String) -> [Problem] {
         var problems: [Problem] = []
         if let notBefore, now < notBefore {

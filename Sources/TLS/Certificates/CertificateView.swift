@@ -26,8 +26,7 @@ struct CertificateView {
         return alternatives.isEmpty ? commonName.map { [printable($0)] } ?? [] : alternatives
     }
 
-    /// Returns the DER inside an extension's OCTET STRING.
-    /// - Parameter oid: in numbers, because a name could match another extension's.
+    /// - Parameter oid: in numbers, because the same name could mean another extension.
     func extensionValue(_ oid: String) -> [UInt8]? {
         defer { ERR_clear_error() }
         guard let object = OBJ_txt2obj(oid, 1) else { return nil }
@@ -132,10 +131,10 @@ public func printable(_ text: String) -> String {
 
 /// The order of certificates in a chain.
 enum CertificateChain {
-    /// Returns the first key that belongs to a certificate, and the chain that begins with that certificate. Of several
-    /// with this key, the one that is valid longest counts. The other keys and certificates are freed, and all of them if
-    /// no key belongs to a certificate.
-    /// - Parameter isChain: true if the certificates are a chain, unless the first one has another key.
+    /// Returns the first key that belongs to a certificate, and the chain that begins with this certificate. If several certificates have
+    /// the key, the chain begins with the one that is valid longest. Frees the other keys and certificates, or all of them if no key
+    /// belongs to a certificate.
+    /// - Parameter isChain: true if the certificates are in the order of a chain, provided that the first one has the key.
     static func matching(
         _ keys: [OpaquePointer], _ certificates: [OpaquePointer], isChain: Bool = false
     ) -> (chain: [OpaquePointer], key: OpaquePointer)? {
@@ -160,8 +159,8 @@ enum CertificateChain {
 
     /// Puts a chain in order: a certificate, its issuer, the issuer's issuer, and so on.
     ///
-    /// Certificates outside the chain are freed: a Keychain export may contain those of other identities, which must
-    /// not be sent to a server.
+    /// Certificates outside the chain are freed. A Keychain export may contain certificates of other identities, which must not be sent to
+    /// a server.
     static func ordered(from leaf: OpaquePointer, among others: [OpaquePointer]) -> [OpaquePointer] {
         defer { ERR_clear_error() }
         var chain = [leaf]

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// PEM as people store it.
+/// Reads the forms of PEM that people store.
 enum PEMText {
     private static let begin = Array("-----BEGIN ".utf8)
 
@@ -8,9 +8,9 @@ enum PEMText {
     /// `openssl`.
     static func isPEM(_ bytes: [UInt8]) -> Bool { bytes.firstRange(of: begin) != nil }
 
-    /// Returns PEM as OpenSSL reads it, if the bytes are PEM in another form: in UTF-16 or after a byte order mark, with
-    /// other line ends, with line ends written as `\n` or replaced by spaces, indented, or in quotation marks. All of
-    /// these have one meaning, because white space has none in base64. Other bytes are unchanged.
+    /// Returns PEM in the form that OpenSSL reads. The bytes can be in UTF-16 or begin with a byte order mark. Lines can have other ends,
+    /// ends written as `\n`, spaces in place of ends, indentation, or quotation marks. White space means nothing in base64, so all these
+    /// forms mean the same. Other bytes are unchanged.
     static func normalized(_ bytes: [UInt8]) -> [UInt8] {
         let text = ofUTF16(bytes) ?? bytes
         var rest = text[...]
@@ -33,7 +33,7 @@ enum PEMText {
     private static func lines(of body: ArraySlice<UInt8>) -> [UInt8] {
         var characters: [UInt8] = []
         var index = body.startIndex
-        // Headers of an encrypted key in the old form: their lines are kept.
+        // An encrypted key in the old form has headers, whose lines must be kept.
         let hasHeaders = body.contains(UInt8(ascii: ":"))
         while index < body.endIndex {
             let byte = body[index]
@@ -78,7 +78,7 @@ enum PEMText {
     }
 }
 
-/// Certificates and private keys as stored in files: PEM, or DER of one of them.
+/// Certificates and private keys as stored in files: any number of them in PEM, or one of them in DER.
 public struct PEM {
     let bytes: [UInt8]
     let source: String
@@ -235,17 +235,15 @@ struct PassphraseRequest {
 /// The algorithms in OpenSSL 3's legacy provider: RC2, DES and others that encrypt old files, including the PKCS#12
 /// files of macOS' Keychain.
 enum LegacyAlgorithms {
-    /// Reads what may be encrypted with one of them: runs a body and, if it returns nil because an algorithm is missing,
-    /// again with the legacy algorithms.
+    /// Runs a body. If it returns nil because an algorithm is missing, runs it again with the legacy algorithms.
     ///
-    /// They are in a separate library context, which only this thread uses while the body runs, and no connection. The
-    /// result of the body must not depend on that context, which is freed afterwards: return keys and certificates in
-    /// DER form.
+    /// These are in a separate library context. Only this thread uses it, and only while the body runs. The context is freed afterwards, so
+    /// the result of the body must not depend on it: return keys and certificates in DER form.
     ///
     /// - Parameters:
     ///   - source: the name in errors.
     ///   - modules: the directory of the provider's module; nil for OpenSSL's default.
-    ///   - unsupported: the error if even these algorithms do not suffice.
+    ///   - unsupported: the error if even the legacy algorithms do not suffice.
     /// - Throws: `legacyProviderMissing`, and the body's errors.
     static func read<Contents>(
         _ source: String, modules: String?, unsupported: TLSError.Kind, _ body: () throws(TLSError) -> Contents?

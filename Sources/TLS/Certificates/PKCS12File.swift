@@ -25,7 +25,7 @@ struct PKCS12File {
 
     /// Returns the chain, beginning with the own certificate, and the key. The caller owns them.
     ///
-    /// - Parameter passphrase: files distinguish an empty one from none, but people do not: both are tried for either.
+    /// - Parameter passphrase: files distinguish an empty passphrase from none, but people do not. So nil and an empty text both try both.
     /// - Throws: `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`, `legacyProviderMissing`.
     func identity(passphrase: String?) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {
         let contents = try LegacyAlgorithms.read(

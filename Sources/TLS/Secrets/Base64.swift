@@ -30,7 +30,7 @@ public enum Base64 {
     }
 
     /// Decodes the URL-safe alphabet without padding, as used by JWTs (RFC 7515 §2).
-    /// - Returns: nil also for spellings that decode to the same bytes as another one.
+    /// - Returns: nil for malformed text. Of several texts that decode to the same bytes, only the one that an encoder writes is accepted.
     public static func decodeURL(_ text: some Collection<UInt8>) -> [UInt8]? {
         var decoder = Decoder(characters: (UInt8(ascii: "-"), UInt8(ascii: "_")))
         for character in text {

@@ -1,15 +1,15 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A value made from secrets, which is made again when their files change: for example, a TLS context.
+/// A value made from secrets, such as a TLS context. It is made again when their files change.
 ///
-/// The files are read when the value is needed, at most once per second: what was replaced is in use from the next
-/// connection on. While they are unusable, the last usable value is kept.
+/// The files are read when the value is needed, at most once per second, so the next connection uses replaced secrets. While the files are
+/// unusable, the last usable value is kept.
 public final class Renewable<Value: Sendable>: Sendable {
     public enum Change: Sendable {
-        /// A new value was made from them.
+        /// A new value was made from the files.
         case renewed
-        /// The value before them is kept. Reported once per problem.
+        /// The files are unusable, so the previous value is kept. Reported once per problem.
         case unusable(any Error)
     }
 
@@ -53,7 +53,7 @@ public final class Renewable<Value: Sendable>: Sendable {
         }
     }
 
-    /// Looks at the files, and returns the last change since this was asked before.
+    /// Looks at the files, and returns the last change since the previous call.
     public func takeChange() -> Change? {
         state.withLockedValue { state in
             look(&state, now: .now())
@@ -65,7 +65,7 @@ public final class Renewable<Value: Sendable>: Sendable {
     private func look(_ state: inout State, now: NIODeadline) {
         guard state.watch.canChange, now - state.lookedAt >= Self.interval else { return }
         state.lookedAt = now
-        // New contents count when two reads in a row find the same.
+        // New contents count only when two reads in a row find the same.
         for _ in 0..<2 {
             switch state.watch.renew(make) {
             case .unchanged: break

@@ -96,10 +96,10 @@ public enum SecretSource: Sendable, Equatable {
         return Unreadable(description: "cannot read \(path): \(String(cString: strerror(error))); \(advice)")
     }
 
-    /// Returns a warning about a file that users other than its owner can read; nil if there is none, or if the file cannot
-    /// be inspected, which ``read(allowsPipe:)`` reports.
+    /// Returns a warning if users other than its owner can read the file; nil otherwise. It is also nil if the file cannot be inspected,
+    /// because ``read(allowsPipe:)`` reports that.
     ///
-    /// No more than a warning, because Kubernetes by default mounts secrets as root's with mode 0644.
+    /// It is not an error, because Kubernetes by default mounts secrets with the owner root and mode 0644.
     public func permissionsWarning() -> String? {
         guard case .file(let path) = self else { return nil }
         var facts = stat()

@@ -21,7 +21,7 @@ public struct SecretWatch: Sendable {
     /// The watched sources, in the order of their contents.
     public let sources: [SecretSource]
     private var inUse: Digests
-    /// The contents that could not be used: they are ignored until they change.
+    /// The contents that could not be used. They are ignored until they change.
     private var rejected: Digests?
     /// `nil` if a source could not be read.
     private var lastSeen: Digests?
@@ -40,7 +40,7 @@ public struct SecretWatch: Sendable {
         sources.contains { if case .file = $0 { true } else { false } }
     }
 
-    /// True if the sources were last found as they are in use.
+    /// True if the last reading found the contents that are in use.
     public var isInUse: Bool { lastSeen == inUse }
 
     /// Reads the sources, and rebuilds the credential if they have changed.

@@ -74,8 +74,7 @@ struct HostilePeerTests {
         }
         #expect(pair.serverEvents.errors.count == 1)
         #expect(pair.serverEvents.received.readableBytes == 0)
-        // The other side must receive the alert: closing at once, with unread data, would reset the connection and lose
-        // it.
+        // The other side must receive the alert. Closing at once with unread data would reset the connection, and the alert would be lost.
         #expect(pair.server.isActive)
         try pair.carryToClient()
         guard case .alert? = pair.clientEvents.tlsErrors.first?.kind else {

@@ -27,7 +27,7 @@ struct IdentityFormTests {
         #expect(mismatch.description.contains("a.pem") && mismatch.description.contains("b.pem"))
     }
 
-    /// The ways in which PEM is stored, each with one meaning.
+    /// The forms in which people store PEM.
     private static let storages: [(name: String, store: @Sendable (String) -> [UInt8])] = [
         ("a byte order mark", { [0xEF, 0xBB, 0xBF] + Array($0.utf8) }),
         ("UTF-16 after a mark", { [0xFF, 0xFE] + $0.utf8.flatMap { [$0, 0] } }),

@@ -4,7 +4,6 @@ import Testing
 
 @Suite("Certificate and key files")
 struct IdentityTests {
-    /// Returns the error that the body throws.
     private func error(_ body: () throws -> Void) throws -> TLSError {
         try #require(throws: TLSError.self) { try body() }
     }

@@ -14,7 +14,6 @@ struct PKCS12Tests {
     private static let allRC2 = ["-legacy", "-keypbe", "PBE-SHA1-RC2-40", "-certpbe", "PBE-SHA1-RC2-128"]
     private static let plain = ["-keypbe", "NONE", "-certpbe", "NONE"]
 
-    /// Exports the client's identity as a file of this kind.
     private func export(_ arguments: [String], passphrase: String = "secret", from name: String = "client") throws
         -> [UInt8]
     {
@@ -33,7 +32,7 @@ struct PKCS12Tests {
         }
     }
 
-    /// Presents the identity to a server that requires one, and returns what the server saw.
+    /// Connects with the identity, and returns the certificate that the server received.
     private func shown(_ identity: TLSIdentity) throws -> TLSPeerCertificate? {
         let server = try Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem"))))
         let pair = try EmbeddedPair(client: Fixtures.client(identity: identity), server: server)
@@ -160,7 +159,7 @@ struct PKCS12Tests {
         for position in stride(from: 0, to: bytes.count, by: 61) {
             var damaged = bytes
             damaged[position] ^= 0x55
-            // Some bytes do not matter, such as those of the friendly name; then the identity must be the right one.
+            // Some bytes do not matter, such as those of the friendly name. Then the identity must still be correct.
             do {
                 let identity = try TLSIdentity(bytes: damaged, passphrase: "secret", source: "identity.p12")
                 #expect(identity.userID == "com.example.app")

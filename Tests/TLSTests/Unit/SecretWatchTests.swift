@@ -10,7 +10,7 @@ struct SecretWatchTests {
 
     struct Story: Sendable, CustomTestStringConvertible {
         let testDescription: String
-        /// The contents of a file at each look, none for a missing one, and the beginning of the result.
+        /// The contents of the file at each look, `nil` for a missing file; and the beginning of the result.
         let looks: [(contents: String?, result: String)]
     }
 
@@ -41,7 +41,7 @@ struct SecretWatchTests {
             looks: [
                 (nil, "failed cannot read"), (nil, "unchanged"), ("", "failed file is empty"), ("", "unchanged"),
                 ("old", "unchanged"), (nil, "failed cannot read"),
-                // A look before the failure does not count.
+                // Contents that were seen before a failure must be found twice again.
                 ("new", "unchanged"), (nil, "failed cannot read"), ("new", "unchanged"), ("new", "renewed new"),
             ]),
     ]
