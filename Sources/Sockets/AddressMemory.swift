@@ -2,17 +2,17 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// The addresses that accepted a connection of TCP and then failed, for all connections of the process.
+/// The addresses that accepted a TCP connection and then failed, for all connections of the process.
 ///
-/// A host can have several addresses, and the system sorts them the same way each time (RFC 6724). If the first accepts
-/// connections and nothing more, because its path loses large packets or its backend is dead, each attempt would end
-/// there. So such an address is left out for ``time``, until the others have failed, too.
+/// A host can have several addresses, and the system always sorts them the same way (RFC 6724). The first one may accept connections and
+/// then fail, because its path loses large packets or its backend is dead. Then each attempt would fail. So such an address is left out for
+/// ``time``, unless all others have failed, too.
 public final class AddressMemory: Sendable {
     public static let shared = AddressMemory()
 
-    /// The time for which an address is left out.
+    /// The time until a failed address is tried again.
     static let time = TimeAmount.minutes(5)
-    /// The maximum number of addresses, so that a name with ever new ones cannot fill the memory.
+    /// The maximum number of addresses. A name that resolves to ever new addresses must not fill the memory.
     static let maximum = 1000
 
     private let failures = NIOLockedValueBox<[SocketAddress: NIODeadline]>([:])
@@ -34,7 +34,7 @@ public final class AddressMemory: Sendable {
         failures.withLockedValue { _ = $0.removeValue(forKey: address) }
     }
 
-    /// Records how a connection went on after TCP.
+    /// Records whether a connection worked after TCP.
     public func note<Value, Failure>(_ result: Result<Value, Failure>, at address: SocketAddress?) {
         switch result {
         case .success: worked(address)
@@ -42,7 +42,7 @@ public final class AddressMemory: Sendable {
         }
     }
 
-    /// Returns the addresses to try: those that have not failed lately, or all of them if each has.
+    /// Returns the addresses to try: those without a recent failure, or all if each has one.
     public func choice(of addresses: [SocketAddress], now: NIODeadline = .now()) -> [SocketAddress] {
         let failures = failures.withLockedValue { $0 }
         let good = addresses.filter { address in failures[address].map { now - $0 >= Self.time } ?? true }
@@ -51,8 +51,8 @@ public final class AddressMemory: Sendable {
 
     /// Connects with TCP, on the event loop, to an address that has not failed lately.
     ///
-    /// If none of those accepts a connection, it tries all, once. So a host whose only good address was left out is
-    /// reached, and if it fails again, the error is that of the address that accepts connections.
+    /// If none of these accepts a connection, it tries all addresses once, because the only good one may be left out. The error is then the
+    /// error of this attempt.
     /// - Parameters:
     ///   - resolver: the resolver whose answers are used; `nil` for the system's.
     ///   - attempt: connects with a resolver.
@@ -66,7 +66,8 @@ public final class AddressMemory: Sendable {
             ? nil : ChoosingResolver(self, on: eventLoop, using: resolver ?? SystemResolver(on: eventLoop))
         let first = attempt(choosing ?? resolver ?? SystemResolver(on: eventLoop))
         return first.assumeIsolated().flatMapError { [self] error in
-            // An address that refuses is not better than one that accepted.
+            // An address that refuses connections also counts as failed, because it is not better than an address that accepts them and
+            // then fails.
             for failure in (error as? NIOConnectionError)?.connectionErrors ?? [] { failed(failure.target) }
             guard choosing?.hasLeftOut == true else { return eventLoop.makeFailedFuture(error) }
             return attempt(resolver ?? SystemResolver(on: eventLoop))
@@ -74,12 +75,12 @@ public final class AddressMemory: Sendable {
     }
 }
 
-/// Leaves out the addresses of another resolver that have failed.
+/// A resolver that leaves out the addresses that have failed.
 private final class ChoosingResolver: Resolver, LoopBound {
     private let memory: AddressMemory
     private let eventLoop: any EventLoop
     private let inner: any Resolver & Sendable
-    /// The answers for IPv4 and IPv6, once asked: whether an address is left out depends on both.
+    /// The answers for IPv4 and IPv6; `nil` before the first query. Both are needed to decide which addresses to leave out.
     private let answers = NIOLockedValueBox<
         (v4: EventLoopFuture<[SocketAddress]>, v6: EventLoopFuture<[SocketAddress]>)?
     >(

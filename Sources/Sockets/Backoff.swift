@@ -6,7 +6,7 @@ public struct Backoff: Sendable, Equatable {
     public var first: TimeAmount
     /// The upper limit of any pause.
     public var longest: TimeAmount
-    /// The least share of its upper limit that a pause has: from 0, for any pause, to 1, for the limit itself.
+    /// The shortest pause, as a share of its upper limit: 0 for any pause up to the limit, 1 for exactly the limit.
     public var least: Double
 
     public init(first: TimeAmount, longest: TimeAmount, least: Double = 0) {

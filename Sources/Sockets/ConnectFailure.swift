@@ -20,8 +20,7 @@ public enum ConnectFailure {
         reason((error as? NIOConnectionError)?.connectionErrors.first?.error ?? error)
     }
 
-    /// Returns the address of a connection in words, to be appended to its error; empty if it is the host itself. A name
-    /// can have several addresses.
+    /// Returns the used address in words, to append to an error; empty if the host is that address. A host name can have several addresses.
     public static func place(_ address: SocketAddress?, of host: String) -> String {
         guard let used = address?.ipAddress, used != host else { return "" }
         return " (the address used is \(used))"

@@ -33,8 +33,8 @@ public enum DescriptorLimit {
         return current
     }
 
-    /// The problem if the limit is too low for a process of this program: each event loop needs three descriptors, and
-    /// the library under it ends the process if it gets none.
+    /// The problem if the limit is too low for this program; `nil` if it is high enough. Each event loop needs three descriptors, and
+    /// SwiftNIO ends the process if it gets none.
     public static var problem: String? {
         let needed = 32 + 4 * sysconf(Int32(_SC_NPROCESSORS_ONLN))
         guard let current, current < needed else { return nil }

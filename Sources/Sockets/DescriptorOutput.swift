@@ -15,7 +15,7 @@ public enum DescriptorOutput {
     /// The maximum number of bytes per write(2). A pipe that has any space has space for these (pipe(7), PIPE_BUF), so
     /// a write after poll(2) does not block.
     public static let pieceSize = 4096
-    /// The interval at which a writer asks whether to wait longer, in milliseconds.
+    /// The time between two questions whether to wait longer, in milliseconds.
     private static let interval: Int32 = 50
 
     /// Writes bytes as fast as the reader takes them.
@@ -51,8 +51,8 @@ public enum DescriptorOutput {
     private static let hasStalled = Atomic(false)
     private static let patience = Duration.seconds(1)
 
-    /// Writes a message to standard error. A failure is ignored, because there is nowhere else to report it; so is a
-    /// reader that takes nothing for a second, because a message must not delay the process.
+    /// Writes a message to standard error. Failures are ignored, because there is nowhere else to report them. The message is dropped if
+    /// the reader takes nothing for a second, because it must not delay the process.
     public static func note(_ text: String) {
         let limit = ContinuousClock.now + (hasStalled.load(ordering: .relaxed) ? .zero : patience)
         let end = write(text, to: STDERR_FILENO) { ContinuousClock.now < limit }
@@ -66,12 +66,12 @@ public enum DescriptorOutput {
     }
 }
 
-/// Lines for a descriptor, which a thread writes, so that the caller never waits for the reader or for a disk.
+/// Writes lines to a descriptor on a thread of its own, so that the caller never waits for the reader or for a disk.
 ///
-/// Lines that exceed the buffer, or that can't be written, are lost and counted. Lines stay whole and in order, and those
-/// that fit into one write(2) share it.
+/// Lines that exceed the buffer, or that can't be written, are lost and counted. Lines stay whole and in order. Lines that fit into one
+/// write(2) share it.
 public final class LineQueue: Sendable {
-    /// The reason for which lines are lost.
+    /// The reason why lines are lost.
     public enum Loss: Equatable, Sendable {
         /// The reader is too slow, or has stalled.
         case full
@@ -95,9 +95,9 @@ public final class LineQueue: Sendable {
 
     private struct State {
         var lines: [Piece] = []
-        /// The bytes of the lines that are not written yet, including those that are being written.
+        /// The size of the lines that are waiting or being written, in bytes.
         var size = 0
-        /// The lost lines that have not been reported, and the number since the start.
+        /// The number of lost lines that have not been reported, and the number since the start.
         var (unreported, lost) = (0, 0)
         var loss: Loss?
         var isWriting = false

@@ -1,15 +1,15 @@
 import NIOCore
 
-/// The time in which the process did not run: it was frozen (SIGSTOP, a container's freezer, a suspended machine), it had
-/// no processor, or its event loop was blocked.
+/// The time in which the process did not run: it was frozen (SIGSTOP, a container's freezer, a suspended machine), it had no processor, or
+/// its event loop was blocked.
 ///
-/// In that time nothing could be read, so what a time-out would miss may have arrived long ago. A timer that fires late
-/// therefore decides nothing: what has arrived is read first, and deadlines are moved by the time by which it was late.
+/// Nothing was read in that time, so the data that a time-out waits for may have arrived. A timer that fires late must therefore decide
+/// nothing. First the process reads what has arrived, and moves its deadlines by the delay of the timer.
 public enum Standstill {
-    /// The lateness of a timer from which the process counts as having stood still.
+    /// The least delay of a timer that counts as a standstill.
     public static let least = TimeAmount.milliseconds(250)
 
-    /// Returns the time for which the process stood still; `nil` if it did not.
+    /// Returns the length of a standstill; `nil` if there was none.
     /// - Parameter due: the time of a timer that fires now.
     public static func duration(due: NIODeadline, now: NIODeadline) -> TimeAmount? {
         now - due >= least ? now - due : nil
@@ -17,7 +17,7 @@ public enum Standstill {
 }
 
 extension NIODeadline {
-    /// Returns a past time, moved by a standstill, which must not count as time since then.
+    /// Returns a past time moved by a standstill, so that the standstill does not count as time since then.
     public func moved(by standstill: TimeAmount, now: NIODeadline) -> NIODeadline {
         self > .distantPast ? min(self + standstill, now) : self
     }
@@ -27,7 +27,7 @@ extension NIODeadline {
 ///
 /// Belongs to its event loop.
 public final class TimeLimit {
-    /// The time in which everything that has arrived is read.
+    /// The time to read everything that has arrived.
     private static let grace = TimeAmount.seconds(1)
 
     private let eventLoop: any EventLoop

@@ -3,10 +3,10 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// Looks a host up with the system's resolver, for one connection.
+/// Looks up a host with the system's resolver, for one connection.
 ///
-/// The system's call blocks for as long as a DNS server does not answer. NIO's own resolver then completes its futures on
-/// an event loop that may have ended; ``endLookups(on:)`` ends the lookups of a loop before that.
+/// The system's call blocks for as long as a DNS server does not answer. NIO's own resolver completes its futures afterwards, even on an
+/// event loop that has ended. ``endLookups(on:)`` ends the lookups of a loop before the loop ends.
 public final class SystemResolver: Resolver, LoopBound {
     /// The threads that wait for the system. They serve lookups alone, so that a dead DNS server delays nothing else.
     private static let threads = {
@@ -15,7 +15,7 @@ public final class SystemResolver: Resolver, LoopBound {
         return threads
     }()
     private struct Lookups {
-        /// Those that have no answer yet, of all event loops.
+        /// The unanswered lookups of all event loops.
         var pending: [ObjectIdentifier: Lookup] = [:]
         /// The event loops that must have no more lookups.
         var endedLoops: [EndedLoop] = []
@@ -45,8 +45,8 @@ public final class SystemResolver: Resolver, LoopBound {
         }
     }
 
-    /// Fails the lookups of an event loop that have no answer yet, and all later ones: a connection that was requested
-    /// before begins its lookup in a later turn of the loop. Must run on this loop.
+    /// Fails the unanswered lookups of an event loop, and all later lookups: a connection begins its lookup in a later turn of the loop.
+    /// Must run on this loop.
     public static func endLookups(on eventLoop: any EventLoop) {
         eventLoop.preconditionInEventLoop()
         let ended = lookups.withLockedValue { lookups in
@@ -73,7 +73,7 @@ public final class SystemResolver: Resolver, LoopBound {
                 return started
             }
             Self.threads.submit { state in
-                // Nobody waits for a lookup that has been cancelled.
+                // A cancelled lookup needs no answer.
                 guard Self.lookups.withLockedValue({ $0.pending[ObjectIdentifier(started)] != nil }) else { return }
                 Self.complete(
                     started, state == .active ? started.ask() : .failure(NIOThreadPoolError.ThreadPoolInactive()))
@@ -82,13 +82,14 @@ public final class SystemResolver: Resolver, LoopBound {
         }
     }
 
-    /// Answers a lookup, unless it has an answer. The lock is held meanwhile: a loop whose lookups have ended is not used.
+    /// Answers an unanswered lookup. It holds the lock, so that ``endLookups(on:)`` cannot end the loop's lookups before the loop has this
+    /// task.
     private static func complete(
         _ lookup: Lookup, _ answer: Result<(v4: [SocketAddress], v6: [SocketAddress]), any Error>
     ) {
         lookups.withLockedValue { lookups in
             guard lookups.pending.removeValue(forKey: ObjectIdentifier(lookup)) != nil else { return }
-            // Not at once: on the loop itself, what waits for the answer could start another lookup.
+            // Completes it in a later turn: on the loop itself, the caller of the lookup could start another one while the lock is held.
             lookup.eventLoop.execute { lookup.complete(answer) }
         }
     }

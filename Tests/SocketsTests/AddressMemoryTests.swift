@@ -46,8 +46,11 @@ struct AddressMemoryTests {
         func cancelQueries() {}
     }
 
-    /// Connects by a name with the addresses 127.0.0.1 and ::1 to a port at which one of them listens.
-    /// - Returns: the addresses that each attempt was given, and what was reached.
+    /// Connects to a host with the addresses 127.0.0.1 and ::1.
+    /// - Parameters:
+    ///   - listening: the addresses where a server listens.
+    ///   - failed: the addresses that have failed before.
+    /// - Returns: the addresses of each attempt, and the address that was reached.
     private static func connect(
         _ memory: AddressMemory, _ listening: [String], failed: [String]
     ) async throws -> (attempts: [[String]], reached: String?) {
@@ -59,7 +62,7 @@ struct AddressMemoryTests {
             open.append(try await servers.bind(host: host, port: port).get())
             port = open[0].localAddress?.port ?? 0
         }
-        // A port at which nobody listens.
+        // A port without a server.
         if open.isEmpty {
             let channel = try await servers.bind(host: "127.0.0.1", port: 0).get()
             port = channel.localAddress?.port ?? 0
@@ -71,7 +74,7 @@ struct AddressMemoryTests {
         let attempts = NIOLockedValueBox<[[String]]>([])
         let channel = try? await eventLoop.flatSubmit { [port] in
             memory.connect(on: eventLoop, using: resolver) { chosen in
-                // NIO asks for both at once.
+                // NIO makes both queries at once.
                 chosen.initiateAAAAQuery(host: "h", port: port).and(chosen.initiateAQuery(host: "h", port: port))
                     .flatMap { v6, v4 in
                         attempts.withLockedValue { $0.append((v6 + v4).compactMap(\.ipAddress)) }
@@ -113,7 +116,7 @@ struct AddressMemoryTests {
         }
         try await loop.submit { SystemResolver.endLookups(on: loop) }.get()
         #expect(try await loop.submit { answered.withLockedValue { $0 } }.get() == 500)
-        // A connection that was requested before begins its lookup later.
+        // A connection can begin its lookup after the end of all lookups.
         await #expect(throws: EventLoopError.shutdown) {
             try await loop.flatSubmit { SystemResolver(on: loop).initiateAQuery(host: "localhost", port: 1) }.get()
         }

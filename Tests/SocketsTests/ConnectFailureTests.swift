@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Errors of connecting", .serialized, .timeLimit(.minutes(10)))
 struct ConnectFailureTests {
-    /// Briefly opens all file descriptors that this process may have.
+    /// Holds all file descriptors that this process may open.
     private final class Hoard {
         private var held: [Int32] = []
 
@@ -46,7 +46,7 @@ struct ConnectFailureTests {
 
     @Test("without a free file descriptor, the shortage is reported, also if it prevents name resolution")
     func shortage() async throws {
-        // Lowers the limit, so that there are not too many to open.
+        // A low limit, so that the test opens few descriptors.
         var limit = rlimit()
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         #expect(getrlimit(resource, &limit) == 0)
