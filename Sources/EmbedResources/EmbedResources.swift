@@ -1,9 +1,8 @@
 import Foundation
 import PackagePlugin
 
-/// Makes the files of a module that are no Swift, such as its Lua scripts, constants of its `PackageResources`: string
-/// literals, which compile in no time. The package manager's own `.embedInCode` makes lists of integers, which took the
-/// compiler a minute.
+/// Embeds a module's resources, such as its Lua scripts, as constants of its `PackageResources`. The constants are string literals, which
+/// compile at once. The package manager's own `.embedInCode` makes lists of integers, which took the compiler a minute.
 @main
 struct EmbedResources: BuildToolPlugin {
     func createBuildCommands(context: PluginContext, target: Target) throws -> [Command] {
