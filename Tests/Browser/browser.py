@@ -1,4 +1,4 @@
-"""Headless Chromium, which records everything that a page must not cause."""
+"""Headless Chromium. It records the errors, violations and dialogs that no page may cause."""
 
 import os
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ for (const name of ["alert", "confirm", "prompt"]) window[name] = () => window._
 
 
 class Element(WebElement):
-    """An element that is found again, by its selector and its place, when a live update has replaced it."""
+    """An element that is found again, by its selector and its index, after a live update has replaced it."""
 
     @classmethod
     def all(cls, scope, by, selector):
@@ -100,7 +100,7 @@ class Browser:
 
     @contextmanager
     def without_scripts(self):
-        """Runs no scripts in the pages that are opened meanwhile."""
+        """Disables scripts in the pages that are opened within the block."""
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
         self.has_scripts = False
         try:
@@ -116,7 +116,7 @@ class Browser:
         return self
 
     def shown(self, css):
-        """Returns the texts of the elements that are visible, also of those that an update replaces at this moment."""
+        """Returns the texts of the visible elements, even if an update replaces them at this moment."""
         return self.driver.execute_script("""
             return [...document.querySelectorAll(arguments[0])].filter((one) => one.checkVisibility({ visibilityProperty: true }))
               .map((one) => one.innerText)""", css)

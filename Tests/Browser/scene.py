@@ -34,7 +34,7 @@ def eventually(what, condition):
             if not is_replaced and not isinstance(error, (AssertionError, OSError, LookupError)):
                 raise
             last = error
-        # The longer a try or the whole takes, the fewer there are.
+        # The pause grows with the duration of a try, and with the whole wait.
         now = time.monotonic()
         time.sleep(max(0.05, min(4 * (now - start), 0.4), min((now - first) / 10, 1)))
     raise AssertionError(f"not within {LIMIT} s: {what}; last: {last!r}")

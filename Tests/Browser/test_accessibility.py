@@ -12,7 +12,7 @@ except ImportError:
     AXE = None
 
 
-# Rules of axe that are not applied, each with the reason. Everything else is a failure, whatever its impact.
+# Rules of axe that are not applied, each with the reason. Any violation of another rule is a failure.
 EXCEPTED = {}
 
 

@@ -98,7 +98,7 @@ class Actions(Live):
         self.assertEqual(notifications(self.control, token("a2")), [])
         self.browser.submit("resume-app")
         eventually("it is not paused", lambda: "a new key" not in self.browser.text)
-        # The deferred job waits for its time; later jobs do not.
+        # The deferred job is still waiting, but later jobs are sent.
         self.scene.push(job("a4"))
         eventually("another is sent", lambda: notifications(self.control, token("a4")))
         self.assertEqual(self.redis("EXISTS", "push:{shared}:apps:default:paused"), 0)
@@ -131,7 +131,7 @@ class Actions(Live):
         act("stop-worker")
         browser.question()
         self.assertIn("This stops workers", browser.one("dialog[open]").text)
-        # It is the only worker of its queue.
+        # The dialog names the queue, because this is its only worker.
         self.assertIn("fleet", browser.one("dialog[open] .notice").text)
         self.assertIsNone(worker.poll())
         browser.confirm("Stop 1 worker")
@@ -273,7 +273,7 @@ class Actions(Live):
         before = self.redis("ZCARD", CANCELLED)
         self.browser.submit("change-jobs", _within="input[name=id]")
         self.browser.confirm("1 job")
-        # Those that are enqueued later, too.
+        # The command also cancels jobs that are enqueued later.
         self.assertIn("byid-0", str(self.redis("HGETALL", "push:{default}:job-commands")))
         self.assertIn("byid-0", self.ids("dead", "--reason", "Cancelled"))
         self.assertEqual(self.redis("ZCARD", CANCELLED), before + 1)
@@ -384,7 +384,7 @@ class Actions(Live):
                 "title": "<i>Title</i>", "body": "Grüße 😀"}}}}).replace('"alert": null, ', ""))
         eventually("the preview", lambda: "<i>Title</i>" in self.browser.one("#verdicts").text)
         self.browser.press([one for one in form.find_elements("tag name", "button") if one.text == "Send"][0])
-        # It may be a real notification, so the page asks, and names the destination.
+        # The page asks first and names the destination, because the notification may be real.
         dialog = self.browser.one("dialog#ask[open]")
         self.assertIn("ad000000", dialog.text)
         self.assertEqual(notifications(self.control, token("ad")), [])
@@ -406,7 +406,7 @@ class Actions(Live):
             one.send_keys(value)
         expected = text.replace('"00ab"', json.dumps(token("ae"))).replace('"title": "a"', '"title": "A \\"b\\" \\\\ c"')
         self.assertEqual(field.get_property("value"), expected.replace('"body": "b"', '"body": "d $& e"'))
-        # The last device is remembered, where the page would begin with none.
+        # The page begins with the token of the last test.
         self.browser.driver.execute_script(f"localStorage.setItem('try-token', '{token('ae')}')")
         self.browser.open("/try")
         self.assertEqual(self.browser.one("[data-member=token]").get_property("value"), token("ae"))

@@ -27,7 +27,7 @@ class API(unittest.TestCase):
             ["schemathesis", "run", f"{address}/api/v1/openapi.json", "--header", f"Authorization: Bearer {secret}",
              "--max-examples", "12", "--seed", "7", "--phases", "examples,coverage,fuzzing", "--checks",
              "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
-             # It would stop the worker.
+             # This action would stop the worker.
              "--exclude-path-regex", "stop-worker"],
             capture_output=True, text=True, timeout=900, cwd=scene.directory)
         self.assertEqual(done.returncode, 0, (done.stdout + done.stderr)[-8000:])

@@ -97,7 +97,7 @@ class Attacker(unittest.TestCase):
         client = Client(address)
         self.assertEqual(client.ask("POST", "/login", {"name": "olga", "password": PASSWORD}, first)[0], 429)
         self.assertEqual(client.ask("POST", "/login", {"name": "olga", "password": PASSWORD}, second)[0], 303)
-        # What a client wrote itself is not believed.
+        # A value that the client wrote itself is not trusted.
         forged = {"X-Forwarded-For": "203.0.113.1, 198.51.100.1"}
         self.assertEqual(client.ask("POST", "/login", {"name": "olga", "password": PASSWORD}, forged)[0], 429)
         self.scene.logs("web", "198.51.100.1")
@@ -166,7 +166,7 @@ class Attacker(unittest.TestCase):
         self.assertEqual(again.ask("GET", "/runs/1")[0], 404, "admitted")
         self.assertEqual(stranger.ask("GET", "/runs/1")[0], 303, "unknown")
         self.assertEqual(stranger.ask("GET", "/healthz")[0], 200)
-        # The right password still opens the pages that say what is wrong.
+        # A new login still works, and the pages report the problem.
         late = Client(again.address.geturl())
         self.assertEqual(late.log_in("vic"), 303)
         self.assertEqual(late.ask("GET", "/")[0], 503)

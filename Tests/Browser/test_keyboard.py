@@ -146,7 +146,7 @@ class Keyboard(Live):
 
     def test_cancel_a_wrong_campaign(self):
         self.scene.push(*[job("cc", n, id=f"wrong-{n}", campaign="wrong-one", send_at=int(time.time()) + 86400) for n in range(5)])
-        # The first of them is already sent.
+        # One job of the campaign is sent at once.
         self.scene.push(job("aa", 700, campaign="wrong-one"))
         eventually("the campaign is known", lambda: "wrong-one" in self.scene.run("campaign", "list", "--json").stdout
                    and self.scene.run("jobs", "list", "--json").stdout.count('"wrong-one"') == 5)
@@ -166,7 +166,7 @@ class Keyboard(Live):
         send_json(f"{self.control}/rules", {"rules": ["answer=InvalidProviderToken"]})
         self.addCleanup(send_json, f"{self.control}/rules", {"rules": RULES})
         self.scene.push(job("4031", 1))
-        # The list of failures may show the reason before the problem is there.
+        # Waits for the problem, because the list of failures may show the reason earlier.
         self.browser.open("/")
         eventually("the problem has its button", lambda: any(
             one.text.startswith("Resume") for one in self.browser.all("main button")))

@@ -41,7 +41,7 @@ class Checked(Live):
             with self.subTest(path):
                 self.assertEqual(self.faults(path), [])
                 self.assertTrue(self.browser.title.startswith(title), self.browser.title)
-            # A page of an unknown address is one of the pages.
+            # One of the pages has an unknown address.
             found = [one for one in self.browser.problems() if "404 (Not Found)" not in one or "no-such" not in path]
             self.assertEqual(found, [])
 

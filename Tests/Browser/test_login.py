@@ -72,7 +72,7 @@ def browse(test, address):
     browser = shared_browser()
     browser.base = address
     browser.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
-    # Before the servers of its page end.
+    # Leaves the page before its servers end.
     test.addCleanup(browser.open, "about:blank", "")
     return browser
 

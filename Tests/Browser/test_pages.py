@@ -87,7 +87,7 @@ class Live(unittest.TestCase):
 
     @classmethod
     def leave(cls):
-        """Leaves the browser as a new one, before the servers of its page end."""
+        """Resets the browser, and leaves its page before the servers of the page end."""
         cls.browser.open("about:blank", "")
         cls.browser.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
         cls.browser.resize(1280, 900)
@@ -218,7 +218,7 @@ class Pages(Live):
             return self.browser.one("link[rel=icon]").get_attribute("href")
         # Jobs wait on the queue other, which has no worker.
         self.browser.open("/")
-        # Both change when problems begin and end.
+        # The numbers in both places change when problems begin and end.
         number = eventually("a problem is counted in both places", lambda: (found := re.search(r"/icon-(\d+)\.svg$", icon()))
                             and self.browser.one("nav[aria-label=Pages] .count").text == found.group(1) and int(found.group(1)))
         with urllib.request.urlopen(icon(), timeout=LIMIT) as answer:
@@ -538,7 +538,7 @@ class Charts(Live):
 
     def test_a_chart_has_its_numbers_and_links_without_scripts(self):
         with self.browser.without_scripts() as plain:
-            # A page shows what was counted when it was opened.
+            # Opens the page again and again, because without scripts it does not change.
             links = eventually("the dead letters are counted", lambda: plain.open("/?span=1h").all(
                 f"{OUTCOMES} tbody a[href*='/dead']") and plain.all(f"{OUTCOMES} tbody a[href]"))
             plain.one(f"{OUTCOMES} details summary").click()
@@ -620,7 +620,7 @@ class Updates(Live):
         redis = next(one for one in self.scene.processes if "redis-server" in one.args[0])
         redis.send_signal(signal.SIGSTOP)
         try:
-            time.sleep(2)  # older than what is kept
+            time.sleep(2)  # the kept numbers are out of date by then
             for path, has_numbers in (("/", True), ("/queues/other", True), ("/jobs", False)):
                 with self.subTest(path):
                     self.browser.open(path)
