@@ -188,7 +188,7 @@ final class ChangeRun: Sendable {
 /// The recent runs of this process.
 actor ChangeRuns {
     private static let maximum = 100
-    /// The maximum numbers of runs that make changes at the same time, and that count.
+    /// The maximum numbers of simultaneous runs: of those that make changes, and of those that count.
     private static let (concurrent, counting) = (4, 16)
 
     private var runs: [ChangeRun] = []

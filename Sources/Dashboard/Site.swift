@@ -254,8 +254,8 @@ struct PageRequest: Sendable {
         visitor.seesContent ? token : String(token.prefix(8)) + "…"
     }
 
-    /// Returns a token in the form that the visitor is allowed to see, linked to its page only if that is the whole
-    /// token, because the link contains it.
+    /// Returns a token in the form that the visitor is allowed to see. Only a whole token is linked to its page, because the link contains
+    /// it.
     func device(_ token: String, length: Int = .max) -> HTML {
         guard visitor.seesContent else { return "\(self.token(token))" }
         return link(["devices", token], token.utf8.count > length ? "\(token.prefix(length))…" : token)

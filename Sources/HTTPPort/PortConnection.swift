@@ -4,13 +4,13 @@ import NIOCore
 package struct PortLimits: Sendable {
     /// Maximum concurrent connections; never more than an eighth of the process' limit of file descriptors.
     package var connections = 64
-    /// The time from the first byte of a request, or from the start of the connection, to the request's last byte.
+    /// The maximum time from the first byte of a request, or from the start of the connection, to the request's last byte.
     package var request = TimeAmount.seconds(10)
-    /// The time from an answer to the next request.
+    /// The maximum time from an answer to the next request.
     package var idle = TimeAmount.minutes(2)
-    /// The time within which a client must receive some part of an answer.
+    /// The maximum time in which a client receives nothing of an answer.
     package var stall = TimeAmount.seconds(10)
-    /// The time from the last answer on a connection until it is closed, if the client does not close it before.
+    /// The maximum time from the last answer on a connection until the client closes it.
     package var linger = TimeAmount.seconds(2)
     /// The maximum size of a request's head in bytes.
     package var headBytes = 16 * 1024

@@ -50,7 +50,7 @@ public enum ConnectFailure {
 }
 
 extension TimeAmount {
-    /// The time in seconds or, if not a whole number of them, in milliseconds, for messages: `5 s`, `1500 ms`.
+    /// The time for messages, in seconds or, if it has a fraction of a second, in milliseconds: `5 s`, `1500 ms`.
     public var formatted: String {
         let milliseconds = nanoseconds / 1_000_000
         return milliseconds % 1000 == 0 ? "\(milliseconds / 1000) s" : "\(milliseconds) ms"

@@ -2,7 +2,7 @@ import Glibc
 
 /// The number of file descriptors that this process may have open (`RLIMIT_NOFILE`).
 public enum DescriptorLimit {
-    /// The highest soft limit that ``raise(to:)`` sets: ample for a worker, even if the hard limit is a billion.
+    /// The highest soft limit that ``raise(to:)`` sets. It is ample for a worker, even if the hard limit is a billion.
     public static let highest = 65_536
 
     private static let remedy = "raise the limit (`ulimit -n`, systemd's LimitNOFILE=, a container's nofile)"

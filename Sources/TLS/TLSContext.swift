@@ -12,7 +12,6 @@ public final class TLSContext: @unchecked Sendable {
     private let protocols: ApplicationProtocols
 
     /// Creates a context for ``TLSHandler/init(client:host:closeTimeout:)``.
-    ///
     /// - Throws: `unreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
     public static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
@@ -30,7 +29,6 @@ public final class TLSContext: @unchecked Sendable {
     }
 
     /// Creates a context for ``TLSHandler/init(server:closeTimeout:)``.
-    ///
     /// - Throws: `unreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
     public static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(

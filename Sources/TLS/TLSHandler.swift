@@ -2,12 +2,12 @@ import NIOCore
 
 /// TLS for one channel: ciphertext on the network's side, plaintext on the application's.
 ///
-/// Writes before the end of the handshake are buffered; then the handler fires ``TLSHandshakeCompleted``. The writes of
-/// one flush become as few records as possible, and one write of the channel. A failure fires `errorCaught` with a
-/// ``TLSError`` once, fails the pending writes and closes the channel.
+/// Writes before the end of the handshake are buffered. At its end, the handler fires ``TLSHandshakeCompleted``. The writes of one flush
+/// become as few records as possible, and one write of the channel. A failure fires `errorCaught` once with a ``TLSError``, fails the
+/// pending writes and closes the channel.
 ///
-/// If the peer closes its side with close_notify, the channel is closed, unless it allows remote half-closure: then
-/// `ChannelEvent.inputClosed` is fired and writing can continue.
+/// If the peer closes its side with close_notify, the channel is closed. If the channel allows remote half-closure, the handler fires
+/// `ChannelEvent.inputClosed` instead, and writing can continue.
 public final class TLSHandler: ChannelDuplexHandler {
     public typealias InboundIn = ByteBuffer
     public typealias InboundOut = ByteBuffer
@@ -34,7 +34,6 @@ public final class TLSHandler: ChannelDuplexHandler {
     private static let maximumIgnored = 1 << 20
 
     /// Creates the client's side.
-    ///
     /// - Parameters:
     ///   - host: The server's name or IP address. The certificate must be for it, unless the context does not verify
     ///     servers; a name is also sent as SNI. An invalid host fails when the channel becomes active.
@@ -45,7 +44,6 @@ public final class TLSHandler: ChannelDuplexHandler {
     }
 
     /// Creates the server's side.
-    ///
     /// - Parameter closeTimeout: The time to wait after close_notify for the peer to close as well.
     public convenience init(server context: TLSContext, closeTimeout: TimeAmount = .seconds(1)) {
         self.init(context, host: nil, closeTimeout: closeTimeout)

@@ -3,7 +3,7 @@ import NIOCore
 
 /// The libssl state of one connection: ciphertext in and out, plaintext out and in. It does no I/O itself.
 ///
-/// Every call first clears OpenSSL's error queue, which belongs to the thread: entries of another connection would
+/// Every call first clears OpenSSL's error queue, because the queue belongs to the thread. Errors of another connection would otherwise
 /// count as errors of this one.
 final class TLSSession {
     struct Received {

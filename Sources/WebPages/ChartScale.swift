@@ -110,7 +110,6 @@ struct ChartScale: Sendable {
 
     var top: Double { step.size * Double(count) }
 
-    /// The labels from 0 to the top.
     var labels: [String] {
         (0...count).map { index in
             guard index > 0 else { return "0" }

@@ -246,7 +246,7 @@ struct DashboardAPI: Sendable {
             """
     }
 
-    /// Returns the members of `responses` for errors with some statuses.
+    /// Returns the members of `responses` for errors with these statuses.
     fileprivate static func errors(_ statuses: [Int]) -> String {
         statuses.sorted().map { "\"\($0)\": {\"$ref\": \"#/components/responses/Error\"}" }.joined(separator: ", ")
     }

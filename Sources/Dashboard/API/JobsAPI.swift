@@ -139,7 +139,7 @@ final class JobsAPI: Sendable {
     private static func refusal(of app: String?, _ producer: ProducerRights?) -> String? {
         guard let producer, !producer.apps.isEmpty else { return nil }
         let list = producer.apps.joined(separator: ", ").printable
-        // The topic of a job without `app` chooses an app, which may be another one.
+        // A job without `app` is sent by the app with its topic, which may be another app.
         guard let app else { return "the job names no app; this token is for \(list)" }
         return producer.apps.contains(app) ? nil : "this token is not for app \(app.printable); its apps: \(list)"
     }
@@ -166,7 +166,7 @@ final class JobsAPI: Sendable {
     /// Returns the ID for a job that has none. It is the same in each request with the same key and the same jobs, because it depends on
     /// the job's number and not on its line.
     private static func id(_ user: String, _ queue: String, _ key: String, _ number: Int) -> String {
-        // Only the key can contain a line feed. As the last part, it cannot make two different texts equal.
+        // The key is last, because only the key can contain a line feed. So different parts never make the same text.
         Digest.sha256("\(user)\n\(queue)\n\(number)\n\(key)").prefix(12).hex
     }
 

@@ -28,11 +28,10 @@ final class Sessions: Sendable {
     private static let maximum = 10_000
 
     private struct Kept {
-        /// Sessions that were found in Redis, and sessions that could not be stored there, by their keys.
+        /// `known` has sessions that were found in Redis, `local` those that could not be stored there.
         var known: [String: Session] = [:]
         var local: [String: Session] = [:]
-        /// Sessions that were ended before their lifetime, with the end of their lifetime. `undeleted` has the sessions that Redis may
-        /// still have.
+        /// `ended` has sessions that ended early, with the end of their lifetime. `undeleted` has those that Redis may still have.
         var ended: [String: Int64] = [:]
         var undeleted: Set<String> = []
     }

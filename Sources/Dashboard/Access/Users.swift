@@ -26,7 +26,7 @@ package struct ProducerRights: Sendable, Equatable {
     var queues: [String] = []
     /// The names of the apps; empty for all.
     var apps: [String] = []
-    /// The length of a queue's list; while it has more jobs, this producer's jobs are refused. `nil` for no limit.
+    /// The maximum length of a queue's list, beyond which this producer's jobs are refused; `nil` for no limit.
     var maximumQueueLength: Int?
 
     package init(queues: [String], apps: [String] = [], maximumQueueLength: Int? = nil) {

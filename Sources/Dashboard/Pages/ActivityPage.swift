@@ -8,7 +8,7 @@ struct ActivityPage: DashboardPage {
     let path = "/activity"
     let section = Section.activity
 
-    /// Selects the entries that match all values that are given.
+    /// Selects the entries that match every given value.
     struct Filter: Equatable {
         /// The operator.
         var by: String?

@@ -163,7 +163,8 @@ struct CampaignPage: DashboardPage {
 }
 
 extension [CampaignStatus] {
-    /// The campaigns without the queues that know a campaign only from a command, if another queue has its jobs.
+    /// The campaigns without empty parts. A part is empty if its queue knows the campaign only from a command, and another queue has its
+    /// jobs.
     var withoutEmptyParts: [CampaignStatus] {
         func isEmpty(_ part: CampaignStatus) -> Bool { part.ended == 0 && part.total == nil }
         let sent = Set(filter { !isEmpty($0) }.map { Name($0.campaign) })

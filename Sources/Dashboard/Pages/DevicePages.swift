@@ -312,7 +312,7 @@ struct DevicePage: DashboardPage {
         findings.gaps.isEmpty ? "" : ": \(Elements.prose(findings.gaps.joined(separator: "; ")))"
     }
 
-    /// Follows a sentence that nothing was found: the pushes that leave no result.
+    /// Explains which pushes leave no result, after a sentence that nothing was found.
     private static let kept: HTML = """
         without <code>results: all</code> in the workers' configuration, a delivered push leaves no result. A job with \
         <code>keep_result: true</code> leaves one, too.

@@ -193,7 +193,7 @@ extension PageRequest {
 }
 
 extension FleetStatus {
-    /// Returns the reasons of today's counters of some kinds, such as `retried`.
+    /// Returns the reasons in today's counters of some outcomes or postponements, such as `retried`.
     func reasons(_ kinds: [String]) -> [String] {
         queues.flatMap { queue in
             queue.today.keys.compactMap { name in

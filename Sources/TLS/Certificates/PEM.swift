@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// Reads the forms of PEM that people store.
+/// Recognizes PEM in the forms that people store.
 enum PEMText {
     private static let begin = Array("-----BEGIN ".utf8)
 
@@ -99,7 +99,6 @@ public struct PEM {
     }
 
     /// Returns all certificates in order, or the only one of a DER file. The caller owns them.
-    ///
     /// - Throws: `notPEM` if there is none, or one of them is damaged.
     func certificates() throws(TLSError) -> [OpaquePointer] {
         if !PEMText.isPEM(bytes), let certificate = DERCertificate.read(bytes) { return [certificate] }
@@ -120,7 +119,6 @@ public struct PEM {
 
     /// Returns the first private key, in PKCS#8 or an older form, encrypted or not: an OpenSSL `EVP_PKEY`, which the
     /// caller owns.
-    ///
     /// - Throws: `notPEM` if there is no private key; for an encrypted one also `wrongPassphrase` or
     ///   `legacyProviderMissing`.
     public func privateKey(passphrase: String?) throws(TLSError) -> OpaquePointer {
@@ -239,7 +237,6 @@ enum LegacyAlgorithms {
     ///
     /// These are in a separate library context. Only this thread uses it, and only while the body runs. The context is freed afterwards, so
     /// the result of the body must not depend on it: return keys and certificates in DER form.
-    ///
     /// - Parameters:
     ///   - source: the name in errors.
     ///   - modules: the directory of the provider's module; nil for OpenSSL's default.

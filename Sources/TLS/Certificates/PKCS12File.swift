@@ -24,7 +24,6 @@ struct PKCS12File {
     }
 
     /// Returns the chain, beginning with the own certificate, and the key. The caller owns them.
-    ///
     /// - Parameter passphrase: files distinguish an empty passphrase from none, but people do not. So nil and an empty text both try both.
     /// - Throws: `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`, `legacyProviderMissing`.
     func identity(passphrase: String?) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {

@@ -15,7 +15,6 @@ public struct TLSIdentity: Sendable {
     public var validity: CertificateValidity { CertificateValidity(notBefore: notBefore, notAfter: notAfter) }
 
     /// Reads the chain and the key from PEM files, which can be the same file.
-    ///
     /// - Throws: `unreadable`, `notPEM`, `wrongPassphrase`, or `keyMismatch`.
     public init(certificateFile: String, keyFile: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
@@ -23,7 +22,6 @@ public struct TLSIdentity: Sendable {
     }
 
     /// Reads the chain and the key from PEM in memory.
-    ///
     /// - Throws: `notPEM`, `wrongPassphrase`, or `keyMismatch`.
     public init(certificatePEM: [UInt8], keyPEM: [UInt8], passphrase: String? = nil) throws(TLSError) {
         try self.init(
@@ -35,7 +33,6 @@ public struct TLSIdentity: Sendable {
     ///
     /// PKCS#12 files may be encrypted with the algorithms of macOS' Keychain (RC2, 3DES): OpenSSL's legacy provider is
     /// then loaded while the file is read.
-    ///
     /// - Parameters:
     ///   - keyBytes: the private key in PEM or DER; nil if the first file contains it.
     ///   - passphrase: the passphrase of the PKCS#12 file or the private key. For PKCS#12, an empty one equals none.
@@ -105,7 +102,6 @@ public struct TLSIdentity: Sendable {
     }
 
     /// Returns an extension of the own certificate: its DER, without the OCTET STRING around it.
-    ///
     /// - Parameter oid: the extension's object identifier in numbers, such as `1.2.840.113635.100.6.3.6`.
     /// - Returns: nil if the certificate has no such extension, or the text is not an object identifier.
     public func certificateExtension(_ oid: String) -> [UInt8]? { keyPair.leaf.extensionValue(oid) }
