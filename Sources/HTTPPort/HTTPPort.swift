@@ -75,10 +75,10 @@ package struct HTTPPort: Sendable {
             }
         } catch {
             throw HTTPPortFailure(
-                description: "the \(name) cannot be \(host):\(port): \(ConnectFailure.reason(error)). "
-                    + "Choose another; 0 takes a free one")
+                description: "the \(name) cannot listen on \(host):\(port): \(ConnectFailure.reason(error)). "
+                    + "Choose another port; 0 chooses a free one")
         }
-        throw HTTPPortFailure(description: "the \(name) \(host):\(port) ended before it began")
+        throw HTTPPortFailure(description: "the \(name) \(host):\(port) ended before it was open")
     }
 
     /// Answers the requests in flight, then closes the port.

@@ -95,14 +95,14 @@ extension TLSError: CustomStringConvertible {
             "the connection ended without the \(side)'s close_notify; the last data may be incomplete."
         case .unreadable(let problem): "\(problem)."
         case .notPEM(let source, let expected):
-            "\(source) holds no readable PEM block of \(expected). Convert it with openssl, or use another file."
+            "\(source) does not contain \(expected) in readable PEM. Convert it with openssl, or use another file."
         case .notPKCS12(let source, let reason):
             "\(source) is not a readable PKCS#12 file: \(reason). It may be damaged or cut off; export it again."
         case .notRecognised(let source):
-            "\(source) holds neither PEM (text with -----BEGIN …-----) nor a PKCS#12 file (.p12). Export the "
+            "\(source) is neither PEM (text with -----BEGIN …-----) nor a PKCS#12 file (.p12). Export the "
                 + "certificate with its key as one of them."
         case .identityIncomplete(let source, let missing):
-            "\(source) holds no \(missing). Export the certificate together with its private key; a .cer file of "
+            "\(source) does not contain a \(missing). Export the certificate together with its private key; a .cer file of "
                 + "Apple's developer site has none."
         case .legacyProviderMissing(let source):
             "\(source) is encrypted with an algorithm that OpenSSL keeps in its legacy provider, which is not "

@@ -110,7 +110,7 @@ struct AdminServerTests {
         }
         #expect(
             failure?.description
-                == "the admin port cannot be 127.0.0.1:\(port): Address already in use. Choose another; 0 takes a free one"
+                == "the admin port cannot listen on 127.0.0.1:\(port): Address already in use. Choose another port; 0 chooses a free one"
         )
         try await other.close()
     }

@@ -60,8 +60,8 @@ struct DashboardAPI: Sendable {
         ) -> Read {
             let by = Field(
                 "by", .text,
-                "Answer with the numbers in place of the things, by these columns: \(Row.groupsInWords). "
-                    + "As many are counted as can be within seconds; with `after` the rest is not.")
+                "Count the things by these columns instead of listing them: \(Row.groupsInWords). "
+                    + "The count ends after a few seconds; an answer with `after` does not include the rest.")
             let list = list(path, name, summary, fields + [by]) { try await read($0, $0.reading) }
             return Read(
                 path: path, summary: summary, fields: list.fields, thing: list.thing, list: name, isCounted: true

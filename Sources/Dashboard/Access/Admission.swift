@@ -143,7 +143,7 @@ struct Admission: Sendable {
         case .unused: break
         case .named(let name): return .refused(.forbidden, "the file of users does not have \(name)")
         case .unnamed:
-            return .refused(.unauthorized, "the proxy names no user in the header of --user-header, or several")
+            return .refused(.unauthorized, "the proxy must name one user in the header of --user-header")
         }
         if head.path == "/login" { return .open }
         if head.isAPI { return .refused(.unauthorized, "missing or unknown token; send Authorization: Bearer …") }
@@ -329,10 +329,10 @@ struct AdmissionMiddleware: RouterMiddleware {
         switch refusal {
         case .own:
             WebError(
-                .tooManyRequests, "requests of the same sender with 8 MiB are in progress; send fewer at once",
+                .tooManyRequests, "requests of 8 MiB from the same sender are in progress; send fewer at the same time",
                 retryAfter: 1)
         case .all:
-            WebError(.serviceUnavailable, "requests with 32 MiB are in progress; try again later", retryAfter: 1)
+            WebError(.serviceUnavailable, "requests of 32 MiB are in progress; try again later", retryAfter: 1)
         }
     }
 

@@ -266,7 +266,7 @@ struct FirstSteps {
             \(request.command(["run"]))</li>
             <li><p>Enqueue a job with the token of a device.</p>\(Self.enqueue(request))\
             \(if: request.isOperator, "<p>Or write one here: \(request.link(["try"], "Try it")).</p>")</li>
-            <li><p>See on this page how it is sent. <code>docs/getting-started.md</code> explains each \
+            <li><p>This page shows how it is sent. <code>docs/getting-started.md</code> explains each \
             step, and how to send without a device or a key from Apple.</p></li>
             </ol>
             """)

@@ -53,7 +53,7 @@ struct SearchPage: DashboardPage {
                 <code>results: all</code>. All results are searched by \(request.command(["results", "--id"], text)).</p>\(Self.help)
                 """))
         let further: HTML = """
-            <p class="actions">\(if: device != nil, "<a href=\"\(device ?? "")\">Devices whose token begins so</a> · ")\
+            <p class="actions">\(if: device != nil, "<a href=\"\(device ?? "")\">Devices whose token begins with this text</a> · ")\
             \(request.link(["jobs"], [("id", text)], "Search all jobs for this ID")) ·
             \(request.link(["dead"], [("id", text)], "Search all dead letters for this ID"))</p>
             """

@@ -92,7 +92,7 @@ struct TryPage: DashboardPage {
     /// The question before a job is sent. A script replaces it with ``dialog``.
     private static let question: HTML = """
         <label class="check" data-question><input type="checkbox" name="sure" value="1" required>\
-        Send a real notification, if the app is not one of a simulator</label>
+        Send a real notification, unless the app is one of a simulator</label>
         """
 
     /// The question with the destination of the job, which compose.js fills in.

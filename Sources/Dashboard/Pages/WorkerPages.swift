@@ -31,7 +31,8 @@ struct WorkerCondition {
             sentence = "It finishes its \(claimed), claims no more, and exits."
         case .quiet:
             (word, tone) = ("quiet", .warning)
-            sentence = "An operator asked it to claim no jobs. It keeps running until it is let work again."
+            sentence =
+                "An operator asked it to claim no jobs. It keeps running, and claims jobs again after the action Work."
         case .running where !worker.notReady.isEmpty:
             (word, tone) = ("not ready", .warning)
             sentence = "It reports problems: \(worker.notReady.joined(separator: "; "))."

@@ -50,7 +50,7 @@ struct FleetPagesTests {
             ),
             (
                 Self.worker("a", .quiet), "quiet", .warning,
-                "An operator asked it to claim no jobs. It keeps running until it is let work again."
+                "An operator asked it to claim no jobs. It keeps running, and claims jobs again after the action Work."
             ),
             (
                 Self.worker("a", .draining), "draining", .warning,

@@ -205,7 +205,8 @@ extension EndToEnd {
         func taken(flag: String, status: Int32, port: String) async throws {
             let redis = try RedisServer()
             try await redis.apnsWorker(["run", "--simulate", flag, "\(redis.port)"]).fails(
-                status, "\(port) cannot be 127.0.0.1:\(redis.port)\(status == 1 ? ": Address already in use" : "")")
+                status,
+                "\(port) cannot listen on 127.0.0.1:\(redis.port)\(status == 1 ? ": Address already in use" : "")")
         }
 
         @Test("the health command works without an HTTP client: 0 if healthy, 1 with the reason if not")

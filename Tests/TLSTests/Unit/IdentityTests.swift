@@ -40,9 +40,9 @@ struct IdentityTests {
         let certificate = try Fixtures.contents("client.pem")
         let key = try Fixtures.contents("client-key.pem")
         let first = try error { _ = try TLSIdentity(certificatePEM: Array("hello".utf8), keyPEM: key) }
-        #expect(first.description.contains("the certificate PEM given holds no readable PEM block of a certificate"))
+        #expect(first.description.contains("the certificate PEM given does not contain a certificate in readable PEM"))
         let second = try error { _ = try TLSIdentity(certificatePEM: certificate, keyPEM: []) }
-        #expect(second.description.contains("the key PEM given holds no readable PEM block of a private key"))
+        #expect(second.description.contains("the key PEM given does not contain a private key in readable PEM"))
         let swapped = try error { _ = try TLSIdentity(certificatePEM: key, keyPEM: certificate) }
         #expect(swapped.kind == .notPEM(source: "the certificate PEM given", expected: "a certificate"))
     }
