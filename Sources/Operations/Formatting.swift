@@ -10,7 +10,7 @@ package enum Moment {
 
     /// Returns a time such as `2026-11-21T15:53:52Z`.
     package static func text(_ milliseconds: Int64) -> String {
-        Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601)
+        utcTime(milliseconds / 1000)
     }
 
     /// Returns an age such as `45s`, `3m`, `2h` or `12d`.

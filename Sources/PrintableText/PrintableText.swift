@@ -1,3 +1,5 @@
+import Glibc
+
 extension Unicode.Scalar {
     /// True if the character could end a line, move a terminal's cursor, or change the direction of text, and so
     /// mislead the reader of a line. Characters that join the parts of emoji or letters are not included.
@@ -108,5 +110,20 @@ extension [String] {
     public func joined(by word: String) -> String {
         guard count > 1, let last else { return first ?? "" }
         return dropLast().joined(separator: ", ") + " \(word) " + last
+    }
+}
+
+/// Formats seconds since 1970 as `2026-01-31T12:00:00Z`.
+public func utcTime(_ seconds: Int64) -> String {
+    var time = time_t(seconds)
+    var parts = tm()
+    guard gmtime_r(&time, &parts) != nil else { return "\(seconds)" }
+    let capacity = 40
+    return String(unsafeUninitializedCapacity: capacity) { buffer in
+        buffer.withMemoryRebound(to: CChar.self) { text in
+            // From glibc 2.41 on, the buffer's type is not optional.
+            guard let start = text.baseAddress else { return 0 }
+            return strftime(start, capacity, "%Y-%m-%dT%H:%M:%SZ", &parts)
+        }
     }
 }

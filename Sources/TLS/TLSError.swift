@@ -1,3 +1,5 @@
+import PrintableText
+
 /// A problem with a certificate, a key, a handshake or a connection.
 ///
 /// The description has the problem, the peer or the file, and the remedy. It never contains a key, a passphrase or application data.
@@ -166,4 +168,10 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
         113: "bad_certificate_status_response", 115: "unknown_psk_identity", 116: "certificate_required",
         120: "no_application_protocol",
     ]
+}
+
+/// Makes untrusted text safe for a log line: a certificate's names are chosen by the peer, and may contain line breaks
+/// or terminal escapes.
+public func printable(_ text: String) -> String {
+    text.printable(replacing: "?", atMost: 253)
 }

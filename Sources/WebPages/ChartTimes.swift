@@ -1,3 +1,5 @@
+import PrintableText
+
 /// The axis of time: steps of one length.
 package struct ChartTimes: Sendable {
     /// The beginning of the first step, in milliseconds since 1970.
@@ -60,13 +62,12 @@ package struct ChartTimes: Sendable {
     }
 
     private static func clock(_ time: Int64) -> String {
-        let minutes = time / minute % 1440
-        return [minutes / 60, minutes % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }.joined(separator: ":")
+        String(EpochTime.clock(milliseconds: time).prefix(5))
     }
 
     /// Returns a date such as `21 Nov`.
     private static func dayName(_ time: Int64) -> String {
-        let text = EpochTime.iso(seconds: time / 1000)
+        let text = utcTime(time / 1000)
         let names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
         let parts = text.prefix(10).split(separator: "-").compactMap { Int($0) }
         guard parts.count == 3, names.indices.contains(parts[1] - 1) else { return text }
@@ -75,5 +76,26 @@ package struct ChartTimes: Sendable {
 
     private static func weekday(_ time: Int64) -> String {
         ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][Int((time / day % 7 + 7) % 7)]
+    }
+}
+
+package enum EpochTime {
+    /// The seconds whose year has four digits.
+    private static let range: ClosedRange<Int64> = 0...253_402_300_799
+
+    /// Returns a time such as `2026-11-21 15:53:52 UTC`, or the number if it is out of range.
+    package static func text(seconds: Int64) -> String {
+        guard range.contains(seconds) else { return "\(seconds)" }
+        return utcTime(seconds).replacing("T", with: " ").replacing("Z", with: " UTC")
+    }
+
+    /// Returns the time of day in UTC, such as `15:53:52.123`.
+    package static func clock(milliseconds: Int64) -> String {
+        let time = ((milliseconds % 86_400_000) + 86_400_000) % 86_400_000
+        let parts = [time / 3_600_000, time / 60_000 % 60, time / 1000 % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }
+        let fraction = time % 1000
+        return parts.joined(separator: ":") + "."
+            + String(repeating: "0", count: fraction < 10 ? 2 : fraction < 100 ? 1 : 0)
+            + "\(fraction)"
     }
 }

@@ -1,3 +1,4 @@
+import PrintableText
 import WebPages
 
 /// The parts of a push that several pages of the inbox show.
@@ -5,7 +6,7 @@ enum PushElements {
     /// The age of a time, with the time in UTC as its tooltip. A script keeps it up to date.
     static func age(_ milliseconds: Int64) -> HTML {
         """
-        <time datetime="\(EpochTime.iso(seconds: milliseconds / 1000))" title="\(EpochTime.text(seconds: milliseconds / 1000))" \
+        <time datetime="\(utcTime(milliseconds / 1000))" title="\(EpochTime.text(seconds: milliseconds / 1000))" \
         data-age="\(milliseconds)">\(age(milliseconds, now: WallClock.milliseconds()))</time>
         """
     }

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import NIOCore
 import PushQueue
 import Redis
@@ -184,15 +183,10 @@ package struct QueueHistory: Sendable, Equatable {
     // MARK: Names
 
     /// The name of a minute in its key, such as `2026-11-21T14:05`.
-    static func name(ofMinute time: Int64) -> String { String(text(time).prefix(16)) }
+    static func name(ofMinute time: Int64) -> String { String(Moment.text(time).prefix(16)) }
 
     /// The date of a time in UTC, such as `2026-11-21`.
-    static func name(ofDay time: Int64) -> String { String(text(time).prefix(10)) }
-
-    /// ISO 8601.
-    private static func text(_ time: Int64) -> String {
-        Date(timeIntervalSince1970: Double(time / 1000)).formatted(.iso8601)
-    }
+    static func name(ofDay time: Int64) -> String { String(Moment.text(time).prefix(10)) }
 }
 
 extension QueueHistory.Percentiles {

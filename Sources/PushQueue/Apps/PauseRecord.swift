@@ -49,11 +49,7 @@ public struct PauseRecord: Sendable, Equatable, Encodable {
 
     /// The reason and the beginning of the pause, on one line.
     public var inWords: String {
-        explanation + (since.map { ", since \(Self.time($0))" } ?? "") + ", until an operator resumes it"
-    }
-
-    private static func time(_ milliseconds: Int64) -> String {
-        Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601)
+        explanation + (since.map { ", since \(utcTime($0 / 1000))" } ?? "") + ", until an operator resumes it"
     }
 
     /// The record of an operator's pause.

@@ -3,6 +3,7 @@ import LegacyAPNS
 import Logging
 import NIOCore
 import NIOPosix
+import PrintableText
 import PushQueue
 import Sockets
 
@@ -200,7 +201,7 @@ enum CredentialAdvice {
     ///   - reason: APNs' reason.
     ///   - now: this machine's time in seconds since 1970.
     static func text(_ reason: APNSReason?, now: Int64) -> String {
-        let clock = "this machine's clock, which says \(JobHints.text(now * 1000))"
+        let clock = "this machine's clock, which says \(utcTime(now))"
         return switch reason {
         // A worker signs its token again long before it expires.
         case .expiredProviderToken: "The token was signed a moment ago, so only the clock can be wrong: check \(clock)"

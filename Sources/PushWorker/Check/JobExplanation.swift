@@ -2,6 +2,7 @@ import APNS
 import FoundationEssentials
 import LegacyAPNS
 import NIOCore
+import PrintableText
 import PushJob
 import PushQueue
 
@@ -72,7 +73,7 @@ struct JobExplanation {
     var warnings: [String] {
         var warnings = omitted
         if let sendAt = job.sendAt, sendAt > now {
-            warnings.append("it would be deferred until \(JobHints.text(sendAt)) (`send_at`)")
+            warnings.append("it would be deferred until \(utcTime(sendAt / 1000)) (`send_at`)")
         }
         if job.id == nil {
             warnings.append(
@@ -159,7 +160,7 @@ struct JobExplanation {
                     + "after \(RoutedApp.callPatience / 1000) s"
             case 0?: "now or never (\(source)): APNs does not store it for an offline device"
             case let second?:
-                "valid until \(JobHints.text(Int64(second) * 1000)) (\(source)), after which it is not retried"
+                "valid until \(utcTime(Int64(second))) (\(source)), after which it is not retried"
             }
         return "\(begin)at most \(attempts) attempts; \(end)"
     }

@@ -1,6 +1,6 @@
 import APNS
-import FoundationEssentials
 import NIOCore
+import PrintableText
 import PushJob
 import PushQueue
 
@@ -102,19 +102,21 @@ enum JobHints {
         func add(_ member: JobMember, _ detail: String) { hints.append(Hint(.time, detail, subject: "\(member.name)")) }
         for (member, time) in [(JobMember.enqueuedAt, job.enqueuedAt), (.registeredAt, job.registeredAt)] {
             guard let time, time > now + Job.clockTolerance else { continue }
-            add(member, "its `\(member.name)` is \(text(time)), which is ahead of the clock of Redis; it counts as now")
+            let text = utcTime(time / 1000)
+            add(member, "its `\(member.name)` is \(text), which is ahead of the clock of Redis; it counts as now")
         }
         if let sendAt = job.sendAt {
+            let text = utcTime(sendAt / 1000)
             if sendAt > now + JobTime.farAhead {
-                add(.sendAt, "its `send_at` is \(text(sendAt)), in more than a year")
+                add(.sendAt, "its `send_at` is \(text), in more than a year")
             } else if sendAt < firstTime * 1000 {
-                add(.sendAt, "its `send_at` is \(text(sendAt)), a time that has passed; a number is seconds since 1970")
+                add(.sendAt, "its `send_at` is \(text), a time that has passed; a number is seconds since 1970")
             }
         }
         if case .epoch(let second) = job.expiration, second > 0, second < firstTime {
             add(
                 .expiration,
-                "its `expiration` is \(text(second * 1000)), a time that has passed; write a duration as \"1h\" or \"3600s\""
+                "its `expiration` is \(utcTime(second)), a time that has passed; write a duration as \"1h\" or \"3600s\""
             )
         }
         return hints
@@ -146,10 +148,5 @@ enum JobHints {
             ]
         }
         return hints
-    }
-
-    /// Returns a time in milliseconds since 1970 as text.
-    static func text(_ milliseconds: Int64) -> String {
-        Date(timeIntervalSince1970: Double(milliseconds / 1000)).formatted(.iso8601)
     }
 }

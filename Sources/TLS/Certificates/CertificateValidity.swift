@@ -1,3 +1,5 @@
+import PrintableText
+
 public struct CertificateValidity: Sendable {
     /// A reason to renew or replace the certificate.
     public struct Problem: Sendable, Equatable {

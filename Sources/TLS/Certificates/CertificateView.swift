@@ -108,27 +108,6 @@ struct CertificateView {
     }
 }
 
-/// Formats seconds since 1970 as `2026-01-31T12:00:00Z`.
-public func utcTime(_ seconds: Int64) -> String {
-    var time = time_t(seconds)
-    var parts = tm()
-    guard gmtime_r(&time, &parts) != nil else { return "\(seconds)" }
-    let capacity = 40
-    return String(unsafeUninitializedCapacity: capacity) { buffer in
-        buffer.withMemoryRebound(to: CChar.self) { text in
-            // From glibc 2.41 on, the buffer's type is not optional.
-            guard let start = text.baseAddress else { return 0 }
-            return strftime(start, capacity, "%Y-%m-%dT%H:%M:%SZ", &parts)
-        }
-    }
-}
-
-/// Makes untrusted text safe for a log line: a certificate's names are chosen by the peer, and may contain line breaks
-/// or terminal escapes.
-public func printable(_ text: String) -> String {
-    text.printable(replacing: "?", atMost: 253)
-}
-
 /// The order of certificates in a chain.
 enum CertificateChain {
     /// Returns the first key that belongs to a certificate, and the chain that begins with this certificate. If several certificates have

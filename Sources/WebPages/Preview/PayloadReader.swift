@@ -1,4 +1,3 @@
-import FoundationEssentials
 import PushJob
 
 /// Finds the texts and facts that a device shows for a payload, however malformed it is.
@@ -190,31 +189,5 @@ struct PayloadReader {
             sound["name"]?.plain ?? "default", isCritical ? "critical" : nil,
             sound["volume"].map { "volume \($0.plain)" },
         ].compactMap(\.self).joined(separator: ", ")
-    }
-}
-
-package enum EpochTime {
-    /// The seconds whose year has four digits.
-    private static let range: ClosedRange<Int64> = 0...253_402_300_799
-
-    /// Returns a time such as `2026-11-21 15:53:52 UTC`, or the number if it is out of range.
-    package static func text(seconds: Int64) -> String {
-        guard range.contains(seconds) else { return "\(seconds)" }
-        return iso(seconds: seconds).replacing("T", with: " ").replacing("Z", with: " UTC")
-    }
-
-    /// Returns a time such as `2026-11-21T15:53:52Z`.
-    package static func iso(seconds: Int64) -> String {
-        Date(timeIntervalSince1970: Double(seconds)).formatted(.iso8601)
-    }
-
-    /// Returns the time of day in UTC, such as `15:53:52.123`.
-    package static func clock(milliseconds: Int64) -> String {
-        let time = ((milliseconds % 86_400_000) + 86_400_000) % 86_400_000
-        let parts = [time / 3_600_000, time / 60_000 % 60, time / 1000 % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }
-        let fraction = time % 1000
-        return parts.joined(separator: ":") + "."
-            + String(repeating: "0", count: fraction < 10 ? 2 : fraction < 100 ? 1 : 0)
-            + "\(fraction)"
     }
 }
