@@ -41,7 +41,7 @@ struct AuthorityTests {
         #expect(
             try workshop.openssl("verify", "-x509_strict", "-CAfile", "ca.pem", "-purpose", "sslclient", "c.pem")
                 .contains("c.pem: OK"))
-        let certificate = try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM).apns
+        let certificate = try TLSIdentity(bytes: pair.certificatePEM, keyBytes: pair.keyPEM, source: "test").apns
         #expect(certificate.commonName == "Apple Push Services: \(topic)")
         #expect(certificate.environments == [.sandbox, .production])
         #expect(certificate.topics.map(\.name) == [topic, topic + ".voip", topic + ".complication"])
@@ -66,7 +66,7 @@ struct AuthorityTests {
     func validity() throws {
         let authority = try SimulatedAuthority(now: 1_000_000_000)
         let pair = try authority.server()
-        let identity = try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM)
+        let identity = try TLSIdentity(bytes: pair.certificatePEM, keyBytes: pair.keyPEM, source: "test")
         #expect(identity.notBefore == Int64(1_000_000_000 - 86_400))
         #expect(identity.notAfter == Int64(1_000_000_000 + 3650 * 86_400))
     }

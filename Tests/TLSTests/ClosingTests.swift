@@ -9,8 +9,8 @@ struct ClosingTests {
     @Test("is clean on both sides, and loses nothing that was flushed before")
     func clean() async throws {
         let bytes = ByteBuffer(repeating: 5, count: 3_000_000)
-        try await withServer(Fixtures.server()) { server in
-            let client = try await SocketClient.connect(Fixtures.client(), port: server.port)
+        try await withServer(TestCertificates.server()) { server in
+            let client = try await SocketClient.connect(TestCertificates.client(), port: server.port)
             client.channel.writeAndFlush(bytes, promise: nil)
             _ = try await client.handshake.get()
             try await client.channel.close()
@@ -26,14 +26,14 @@ struct ClosingTests {
     func byServer() async throws {
         let answer = ByteBuffer(repeating: 6, count: 500_000)
         try await withServer(
-            Fixtures.server(),
+            TestCertificates.server(),
             behaviour: .init(onHandshake: { channel in
                 channel.writeAndFlush(answer, promise: nil)
                 channel.close(promise: nil)
             })
         ) { server in
             let client = try await SocketClient.connect(
-                Fixtures.client(), port: server.port,
+                TestCertificates.client(), port: server.port,
                 behaviour: .init(onHandshake: { channel in
                     channel.writeAndFlush(ByteBuffer(repeating: 7, count: 100_000), promise: nil)
                 }))
@@ -118,7 +118,7 @@ struct ClosingTests {
     @Test("without close_notify is a truncation, reported once, after the data")
     func truncation() async throws {
         try await withServer(
-            Fixtures.server(),
+            TestCertificates.server(),
             behaviour: .init(onHandshake: { channel in
                 channel.writeAndFlush(ByteBuffer(string: "half an ans")).whenSuccess {
                     // Closes below the TLS handler, which then cannot send close_notify.
@@ -126,7 +126,7 @@ struct ClosingTests {
                 }
             })
         ) { server in
-            let client = try await SocketClient.connect(Fixtures.client(), port: server.port)
+            let client = try await SocketClient.connect(TestCertificates.client(), port: server.port)
             let seen = try await client.end.get()
             #expect(seen.text == "half an ans")
             #expect(seen.errors.count == 1)
@@ -139,7 +139,7 @@ struct ClosingTests {
     @Test("during the handshake is reported as such, and fails pending writes")
     func closedDuringHandshake() async throws {
         let listener = try await listen { $0.close(promise: nil) }
-        let client = try await SocketClient.connect(Fixtures.client(), port: listener.port)
+        let client = try await SocketClient.connect(TestCertificates.client(), port: listener.port)
         let seen = try await client.end.get()
         // If the ClientHello arrives too late, the kernel may report an end or a reset. Either must be reported once.
         #expect(seen.errors.count == 1)
@@ -150,13 +150,13 @@ struct ClosingTests {
     @Test("of the peer's side alone leaves this side open, if the channel allows it")
     func halfClosure() async throws {
         try await withServer(
-            Fixtures.server(), halfClosure: true,
+            TestCertificates.server(), halfClosure: true,
             behaviour: .init(onInputClosed: { channel in
                 channel.writeAndFlush(ByteBuffer(string: "last answer"), promise: nil)
                 channel.close(promise: nil)
             })
         ) { server in
-            let client = try await SocketClient.connect(Fixtures.client(), port: server.port)
+            let client = try await SocketClient.connect(TestCertificates.client(), port: server.port)
             _ = try await client.handshake.get()
             try await client.channel.writeAndFlush(ByteBuffer(string: "last question"))
             try await client.channel.close(mode: .output)

@@ -1,6 +1,7 @@
 import NIOCore
 import NIOEmbedded
 import TLS
+import TestSupport
 
 /// A client and a server without sockets. Each one's ciphertext is carried to the other on request.
 final class EmbeddedPair {
@@ -20,8 +21,8 @@ final class EmbeddedPair {
     ) throws {
         client = EmbeddedChannel()
         server = EmbeddedChannel()
-        let clientHandler = TLSHandler(client: try clientContext ?? Fixtures.client(), host: host)
-        let serverHandler = TLSHandler(server: try serverContext ?? Fixtures.server())
+        let clientHandler = TLSHandler(client: try clientContext ?? TestCertificates.client(), host: host)
+        let serverHandler = TLSHandler(server: try serverContext ?? TestCertificates.server())
         try client.pipeline.syncOperations.addHandlers([clientHandler, clientEvents])
         try server.pipeline.syncOperations.addHandlers([serverHandler, serverEvents])
     }

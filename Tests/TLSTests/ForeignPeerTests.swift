@@ -1,19 +1,22 @@
 import NIOCore
 import TLS
+import TestSupport
 import Testing
 
 @Suite("With openssl s_client", .timeLimit(.minutes(10)))
 struct OpenSSLClientTests {
     private func connect(to server: SocketServer, _ arguments: [String] = []) throws -> OpenSSLCommand {
         try OpenSSLCommand(
-            ["s_client", "-connect", "127.0.0.1:\(server.port)", "-CAfile", Fixtures.path("ca.pem")] + arguments)
+            ["s_client", "-connect", "127.0.0.1:\(server.port)", "-CAfile", TestCertificates.path("ca.pem")] + arguments
+        )
     }
 
     @Test(
         "a server is verified, selects the protocol, sends no tickets, echoes, and survives key updates",
         arguments: ["-tls1_2", "-tls1_3"])
     func server(version: String) async throws {
-        try await withServer(Fixtures.server("chain", protocols: ["h2"]), behaviour: .init(echoes: true)) { server in
+        try await withServer(TestCertificates.server("chain", protocols: ["h2"]), behaviour: .init(echoes: true)) {
+            server in
             let client = try connect(
                 to: server,
                 [
@@ -46,7 +49,7 @@ struct OpenSSLClientTests {
 
     @Test("a server refuses TLS 1.1 and reports that to both sides")
     func oldVersion() async throws {
-        try await withServer(Fixtures.server()) { server in
+        try await withServer(TestCertificates.server()) { server in
             let client = try connect(to: server, ["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"])
             await client.end()
             #expect(client.output.contains("alert protocol version"))
@@ -58,7 +61,7 @@ struct OpenSSLClientTests {
 
     @Test("a server refuses to renegotiate")
     func renegotiation() async throws {
-        try await withServer(Fixtures.server(), behaviour: .init(echoes: true)) { server in
+        try await withServer(TestCertificates.server(), behaviour: .init(echoes: true)) { server in
             let client = try connect(to: server, ["-tls1_2"])
             try client.send("hello\n")
             try await client.expect("hello")
@@ -71,10 +74,11 @@ struct OpenSSLClientTests {
 
     @Test("a server accepts a client certificate, and reads its topic")
     func clientCertificate() async throws {
-        let context = try Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem"))))
+        let context = try TestCertificates.server(clientCertificates: .required(.file(TestCertificates.path("ca.pem"))))
         try await withServer(context) { server in
             let client = try connect(
-                to: server, ["-cert", Fixtures.path("client.pem"), "-key", Fixtures.path("client-key.pem")])
+                to: server,
+                ["-cert", TestCertificates.path("client.pem"), "-key", TestCertificates.path("client-key.pem")])
             try await client.expect("Acceptable client certificate CA names")
             try await client.expect("Verify return code: 0 (ok)")
             try client.hangUp()
@@ -93,7 +97,7 @@ struct OpenSSLServerTests {
         let (server, port) = try await OpenSSLCommand.server(
             [version, "-naccept", "1", "-alpn", "h2", "-state", "-tlsextdebug"])
         let client = try await SocketClient.connect(
-            Fixtures.client(protocols: ["h2", "http/1.1"]), port: port, behaviour: .init(closesAfter: 6))
+            TestCertificates.client(protocols: ["h2", "http/1.1"]), port: port, behaviour: .init(closesAfter: 6))
         let handshake = try await client.handshake.get()
         #expect(handshake.applicationProtocol == "h2")
         #expect(handshake.version == (version == "-tls1_3" ? "TLSv1.3" : "TLSv1.2"))
@@ -113,7 +117,7 @@ struct OpenSSLServerTests {
     func keyUpdate() async throws {
         let (server, port) = try await OpenSSLCommand.server(["-tls1_3", "-naccept", "1", "-msg"])
         let client = try await SocketClient.connect(
-            Fixtures.client(), port: port, behaviour: .init(echoes: true, closesAfter: 12))
+            TestCertificates.client(), port: port, behaviour: .init(echoes: true, closesAfter: 12))
         _ = try await client.handshake.get()
         try server.send("K\n")
         try await server.expect(">>> TLS 1.3, Handshake [length 0005], KeyUpdate")
@@ -131,7 +135,7 @@ struct OpenSSLServerTests {
     @Test("a client refuses TLS 1.1")
     func oldVersion() async throws {
         let (server, port) = try await OpenSSLCommand.server(["-tls1_1", "-naccept", "1", "-cipher", "ALL:@SECLEVEL=0"])
-        let client = try await SocketClient.connect(Fixtures.client(), port: port)
+        let client = try await SocketClient.connect(TestCertificates.client(), port: port)
         let seen = try await client.end.get()
         await server.end()
         #expect(seen.handshake == nil)
@@ -141,19 +145,22 @@ struct OpenSSLServerTests {
 
     @Test("a client uses a certificate with an encrypted key, and one without a certificate gets an alert")
     func clientCertificates() async throws {
-        let demand = try ["-Verify", "1", "-verify_return_error", "-CAfile", Fixtures.path("ca.pem"), "-naccept", "2"]
+        let demand = try [
+            "-Verify", "1", "-verify_return_error", "-CAfile", TestCertificates.path("ca.pem"), "-naccept", "2",
+        ]
         let (server, port) = try await OpenSSLCommand.server(demand)
         let identity = try TLSIdentity(
-            certificateFile: Fixtures.path("client.pem"), keyFile: Fixtures.path("client-key-encrypted.pem"),
+            certificateFile: TestCertificates.path("client.pem"),
+            keyFile: TestCertificates.path("client-key-encrypted.pem"),
             passphrase: "secret")
-        let known = try await SocketClient.connect(Fixtures.client(identity: identity), port: port)
+        let known = try await SocketClient.connect(TestCertificates.client(identity: identity), port: port)
         _ = try await known.handshake.get()
         try await known.channel.writeAndFlush(ByteBuffer(string: "known\n"))
         try await server.expect("known")
         try await known.channel.close()
         #expect(server.output.contains("com.example.app"))
 
-        let unknown = try await SocketClient.connect(Fixtures.client(), port: port)
+        let unknown = try await SocketClient.connect(TestCertificates.client(), port: port)
         let seen = try await unknown.end.get()
         await server.end()
         #expect(seen.tlsErrors.map(\.kind) == [.alert(TLSAlert(code: 116))])

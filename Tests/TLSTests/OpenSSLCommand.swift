@@ -56,7 +56,9 @@ final class OpenSSLCommand {
 
     /// Starts a server on a free port.
     static func server(_ arguments: [String]) async throws -> (command: OpenSSLCommand, port: Int) {
-        let certificate = try ["-cert", Fixtures.path("server.pem"), "-key", Fixtures.path("server-key.pem")]
+        let certificate = try [
+            "-cert", TestCertificates.path("server.pem"), "-key", TestCertificates.path("server-key.pem"),
+        ]
         let command = try OpenSSLCommand(["s_server", "-accept", "127.0.0.1:0"] + certificate + arguments)
         let text = try await command.line(after: "ACCEPT 127.0.0.1:")
         guard let port = Int(text) else { throw Ended(description: "openssl names no port: \(text)") }

@@ -1,6 +1,7 @@
 import NIOCore
 import NIOEmbedded
 import TLS
+import TestSupport
 import Testing
 
 @Suite("Records")
@@ -119,10 +120,10 @@ struct TransferTests {
     func manualReads() async throws {
         let greeting = ByteBuffer(repeating: 9, count: 16_384)
         try await withServer(
-            Fixtures.server(), behaviour: .init(onHandshake: { $0.writeAndFlush(greeting, promise: nil) })
+            TestCertificates.server(), behaviour: .init(onHandshake: { $0.writeAndFlush(greeting, promise: nil) })
         ) { server in
             let client = try await SocketClient.connect(
-                Fixtures.client(), port: server.port,
+                TestCertificates.client(), port: server.port,
                 configure: {
                     $0.channelOption(.autoRead, value: false).channelOption(.maxMessagesPerRead, value: 1)
                         .channelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 1000))

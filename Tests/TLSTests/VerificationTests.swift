@@ -9,9 +9,9 @@ struct VerificationTests {
     private func refusal(
         certificate: String, host: String = "localhost", trusting authority: String = "ca.pem"
     ) async throws -> (client: TLSError, server: TLSError) {
-        try await withServer(Fixtures.server(certificate)) { server in
+        try await withServer(TestCertificates.server(certificate)) { server in
             let client = try await SocketClient.connect(
-                Fixtures.client(trusting: authority), port: server.port, host: host)
+                TestCertificates.client(trusting: authority), port: server.port, host: host)
             let write = client.channel.eventLoop.makePromise(of: Void.self)
             client.channel.writeAndFlush(ByteBuffer(string: "secret"), promise: write)
             let seen = try await client.end.get()
@@ -107,19 +107,11 @@ struct VerificationTests {
         "follows a chain, and trusts an intermediate, or the server's certificate itself, if a file contains it",
         arguments: ["ca.pem", "intermediate.pem", "chain.pem"])
     func chain(authority: String) throws {
-        let pair = try EmbeddedPair(client: Fixtures.client(trusting: authority), server: Fixtures.server("chain"))
+        let pair = try EmbeddedPair(
+            client: TestCertificates.client(trusting: authority), server: TestCertificates.server("chain"))
         try pair.connect()
         #expect(pair.clientEvents.errors.isEmpty)
         #expect(pair.clientEvents.handshake != nil)
-    }
-
-    @Test("accepts any certificate if verification is off, and still reports it")
-    func verificationOff() throws {
-        let pair = try EmbeddedPair(
-            client: Fixtures.client(trusting: "other-ca.pem", verifying: false), server: Fixtures.server("expired"),
-            host: "elsewhere.invalid")
-        try pair.connect()
-        #expect(pair.clientEvents.handshake?.peerCertificate?.notAfter == 1_609_459_200)
     }
 }
 
@@ -128,7 +120,7 @@ struct ClientCertificateTests {
     @Test("may be missing if they are only requested")
     func requested() throws {
         let pair = try EmbeddedPair(
-            server: Fixtures.server(clientCertificates: .requested(.file(Fixtures.path("ca.pem")))))
+            server: TestCertificates.server(clientCertificates: .requested(.file(TestCertificates.path("ca.pem")))))
         try pair.connect()
         #expect(pair.serverEvents.errors.isEmpty)
         #expect(pair.serverEvents.handshake != nil)
@@ -138,8 +130,9 @@ struct ClientCertificateTests {
     @Test("are refused if they are from another authority, even if only requested")
     func untrusted() throws {
         let pair = try EmbeddedPair(
-            client: Fixtures.client(identity: Fixtures.identity("client")),
-            server: Fixtures.server(clientCertificates: .requested(.file(Fixtures.path("other-ca.pem")))))
+            client: TestCertificates.client(identity: TestCertificates.identity("client")),
+            server: TestCertificates.server(
+                clientCertificates: .requested(.file(TestCertificates.path("other-ca.pem")))))
         try pair.connect()
         let error = try #require(pair.serverEvents.tlsErrors.first)
         #expect(error.peer == .client)
@@ -152,8 +145,8 @@ struct ClientCertificateTests {
     @Test("are accepted if they are only reported, with the error", arguments: ["ca.pem", "other-ca.pem"])
     func reported(authority: String) throws {
         let pair = try EmbeddedPair(
-            client: Fixtures.client(identity: Fixtures.identity("client")),
-            server: Fixtures.server(clientCertificates: .reported(.file(Fixtures.path(authority)))))
+            client: TestCertificates.client(identity: TestCertificates.identity("client")),
+            server: TestCertificates.server(clientCertificates: .reported(.file(TestCertificates.path(authority)))))
         try pair.connect()
         #expect(pair.serverEvents.errors.isEmpty && pair.clientEvents.errors.isEmpty)
         let certificate = try #require(pair.serverEvents.handshake?.peerCertificate)
@@ -163,8 +156,9 @@ struct ClientCertificateTests {
 
     @Test("are reported even if there is none, or its authority is unknown")
     func reportedWithoutAuthorities() throws {
-        let server = try Fixtures.server(clientCertificates: .reported(nil))
-        let pair = try EmbeddedPair(client: Fixtures.client(identity: Fixtures.identity("client")), server: server)
+        let server = try TestCertificates.server(clientCertificates: .reported(nil))
+        let pair = try EmbeddedPair(
+            client: TestCertificates.client(identity: TestCertificates.identity("client")), server: server)
         try pair.connect()
         #expect(pair.serverEvents.handshake?.peerCertificate?.refusal != nil)
         let without = try EmbeddedPair(server: server)
@@ -175,11 +169,11 @@ struct ClientCertificateTests {
 
     @Test("that are missing end the connection, and both sides get the reason although the client was already writing")
     func missing() async throws {
-        let context = try Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem"))))
+        let context = try TestCertificates.server(clientCertificates: .required(.file(TestCertificates.path("ca.pem"))))
         try await withServer(context) { server in
             // In TLS 1.3, the client's handshake is complete before the server has verified its certificate.
             let client = try await SocketClient.connect(
-                Fixtures.client(), port: server.port,
+                TestCertificates.client(), port: server.port,
                 behaviour: .init(onHandshake: { channel in
                     channel.writeAndFlush(ByteBuffer(repeating: 7, count: 200_000), promise: nil)
                 }))

@@ -49,14 +49,12 @@ extension TestCertificates {
     }
 
     package static func client(
-        trusting authority: String = "ca.pem", identity: TLSIdentity? = nil, protocols: [String] = [],
-        verifying: Bool = true
+        trusting authority: String = "ca.pem", identity: TLSIdentity? = nil, protocols: [String] = []
     ) throws -> TLSContext {
         var configuration = TLSClientConfiguration()
         configuration.trust = .file(try path(authority))
         configuration.identity = identity
         configuration.applicationProtocols = protocols
-        configuration.verifiesServer = verifying
         return try TLSContext.client(configuration)
     }
 

@@ -54,7 +54,7 @@ package final class SimulatedAuthority: Sendable {
 
     package func serverIdentity(names: [String] = localNames) throws -> TLSIdentity {
         let pair = try server(names: names)
-        return try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM)
+        return try TLSIdentity(bytes: pair.certificatePEM, keyBytes: pair.keyPEM, source: "the simulator's certificate")
     }
 
     /// Issues a client certificate with the contents of Apple's push certificates: the bundle identifier as the subject's user ID, its

@@ -3,12 +3,12 @@ import COpenSSL
 /// The identity of this side: a certificate chain, beginning with the own certificate, and its private key.
 public struct TLSIdentity: Sendable {
     /// The start of the own certificate's validity, in seconds since 1970; nil if the date cannot be read.
-    public let notBefore: Int64?
+    public var notBefore: Int64? { keyPair.leaf.notBefore }
     /// The end of the own certificate's validity, in seconds since 1970; nil if the date cannot be read.
-    public let notAfter: Int64?
-    public let commonName: String?
+    public var notAfter: Int64? { keyPair.leaf.notAfter }
+    public var commonName: String? { keyPair.leaf.commonName }
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
-    public let userID: String?
+    public var userID: String? { keyPair.leaf.userID }
 
     let keyPair: KeyPair
 
@@ -19,14 +19,6 @@ public struct TLSIdentity: Sendable {
     public init(certificateFile: String, keyFile: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificates: try PEM(file: certificateFile), key: try PEM(file: keyFile), passphrase: passphrase)
-    }
-
-    /// Reads the chain and the key from PEM in memory.
-    /// - Throws: `notPEM`, `wrongPassphrase`, or `keyMismatch`.
-    public init(certificatePEM: [UInt8], keyPEM: [UInt8], passphrase: String? = nil) throws(TLSError) {
-        try self.init(
-            certificates: PEM(bytes: certificatePEM, source: "the certificate PEM given"),
-            key: PEM(bytes: keyPEM, source: "the key PEM given"), passphrase: passphrase)
     }
 
     /// Reads a certificate file in any form: PEM, PKCS#12 or, if a key is given, a single certificate in DER (`.cer`).
@@ -95,10 +87,6 @@ public struct TLSIdentity: Sendable {
 
     private init(_ keyPair: KeyPair) {
         self.keyPair = keyPair
-        notBefore = keyPair.leaf.notBefore
-        notAfter = keyPair.leaf.notAfter
-        commonName = keyPair.leaf.commonName
-        userID = keyPair.leaf.userID
     }
 
     /// Returns an extension of the own certificate: its DER, without the OCTET STRING around it.
@@ -109,7 +97,7 @@ public struct TLSIdentity: Sendable {
 
 /// Keeps the certificates and the key alive.
 ///
-/// Unchecked because of the pointers; safe because they are set once, and only passed to OpenSSL functions that add a
+/// Unchecked because of the pointers; safe because they are set once. OpenSSL only reads the objects, or adds a
 /// reference, which is atomic.
 final class KeyPair: @unchecked Sendable {
     private let chain: [OpaquePointer]

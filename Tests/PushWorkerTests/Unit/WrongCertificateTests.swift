@@ -14,7 +14,7 @@ struct WrongCertificateTests {
         certificate: String, alsoFor: [String] = []
     ) throws -> AppConfiguration {
         let pair = try SimulatedAuthority().client(topic: certificate, otherTopics: alsoFor)
-        let identity = try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM)
+        let identity = try TLSIdentity(bytes: pair.certificatePEM, keyBytes: pair.keyPEM, source: "test")
         var app = AppConfiguration(name: "shop", topic: topic, credential: .certificate(identity))
         app.otherTopics = others
         app.transport = transport

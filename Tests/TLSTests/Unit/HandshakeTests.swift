@@ -1,6 +1,7 @@
 import NIOCore
 import NIOEmbedded
 import TLS
+import TestSupport
 import Testing
 
 @Suite("Handshake")
@@ -8,7 +9,8 @@ struct HandshakeTests {
     @Test("reports the negotiated parameters to both sides")
     func summary() throws {
         let pair = try EmbeddedPair(
-            client: Fixtures.client(protocols: ["h2", "http/1.1"]), server: Fixtures.server(protocols: ["h2"]))
+            client: TestCertificates.client(protocols: ["h2", "http/1.1"]),
+            server: TestCertificates.server(protocols: ["h2"]))
         try pair.connect()
 
         let client = try #require(pair.clientEvents.handshake)
@@ -47,7 +49,7 @@ struct ApplicationProtocolTests {
         ] as [([String], [String], String?)])
     func agreed(client: [String], server: [String], chosen: String?) throws {
         let pair = try EmbeddedPair(
-            client: Fixtures.client(protocols: client), server: Fixtures.server(protocols: server))
+            client: TestCertificates.client(protocols: client), server: TestCertificates.server(protocols: server))
         try pair.connect()
         for events in [pair.clientEvents, pair.serverEvents] {
             #expect(try #require(events.handshake).applicationProtocol == chosen)
@@ -57,7 +59,8 @@ struct ApplicationProtocolTests {
     @Test("without a common one end the handshake")
     func noOverlap() throws {
         let pair = try EmbeddedPair(
-            client: Fixtures.client(protocols: ["http/1.1"]), server: Fixtures.server(protocols: ["h2"]))
+            client: TestCertificates.client(protocols: ["http/1.1"]), server: TestCertificates.server(protocols: ["h2"])
+        )
         try pair.connect()
         #expect(pair.clientEvents.tlsErrors.map(\.kind) == [.alert(TLSAlert(code: 120))])
         #expect(pair.clientEvents.tlsErrors.first?.description.contains("no_application_protocol") == true)

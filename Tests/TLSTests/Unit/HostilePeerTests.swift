@@ -1,6 +1,7 @@
 import NIOCore
 import NIOEmbedded
 import TLS
+import TestSupport
 import Testing
 
 @Suite("Hostile peers")
@@ -15,7 +16,7 @@ struct HostilePeerTests {
 
     @Test("that speak HTTP to a server are named in the error and disconnected")
     func plainHTTP() throws {
-        let (channel, events) = try activeChannel(TLSHandler(server: Fixtures.server()))
+        let (channel, events) = try activeChannel(TLSHandler(server: TestCertificates.server()))
         channel.pipeline.fireChannelRead(ByteBuffer(string: "GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
         #expect(events.tlsErrors.map(\.kind) == [.handshakeFailed(reason: "http request")])
         #expect(events.errors.count == 1)
@@ -24,7 +25,7 @@ struct HostilePeerTests {
 
     @Test("that answer a client without TLS are reported as ports without TLS")
     func plainServer() throws {
-        let (channel, events) = try activeChannel(TLSHandler(client: Fixtures.client(), host: "localhost"))
+        let (channel, events) = try activeChannel(TLSHandler(client: TestCertificates.client(), host: "localhost"))
         let write = channel.eventLoop.makePromise(of: Void.self)
         channel.writeAndFlush(ByteBuffer(string: "x"), promise: write)
         channel.pipeline.fireChannelRead(ByteBuffer(string: "-ERR unknown command\r\n"))
@@ -44,7 +45,8 @@ struct HostilePeerTests {
         let isServer = seed % 2 == 0
         let (channel, events) = try activeChannel(
             isServer
-                ? TLSHandler(server: Fixtures.server()) : TLSHandler(client: Fixtures.client(), host: "localhost"))
+                ? TLSHandler(server: TestCertificates.server())
+                : TLSHandler(client: TestCertificates.client(), host: "localhost"))
         // Half of them start like a handshake record, to get further.
         var bytes: [UInt8] = seed % 4 < 2 ? [22, 3, 3, 0, 200, isServer ? 1 : 2, 0, 0, 196, 3, 3] : []
         bytes += (0..<600).map { _ in next() }
@@ -87,7 +89,7 @@ struct HostilePeerTests {
     func neighbours() throws {
         let pair = try EmbeddedPair()
         try pair.connect()
-        let (channel, _) = try activeChannel(TLSHandler(server: Fixtures.server()))
+        let (channel, _) = try activeChannel(TLSHandler(server: TestCertificates.server()))
         channel.pipeline.fireChannelRead(ByteBuffer(string: "GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
         pair.client.writeAndFlush(ByteBuffer(string: "unharmed"), promise: nil)
         try pair.exchange()

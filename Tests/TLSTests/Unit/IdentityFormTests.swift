@@ -13,13 +13,15 @@ struct IdentityFormTests {
 
     @Test("may be PEM with its key, or with the key in another file")
     func pem() throws {
-        let (certificate, key) = (try Fixtures.contents("client.pem"), try Fixtures.contents("client-key.pem"))
+        let (certificate, key) = (
+            try TestCertificates.contents("client.pem"), try TestCertificates.contents("client-key.pem")
+        )
         #expect(try TLSIdentity(bytes: certificate + key, source: "both").userID == "com.example.app")
         #expect(try TLSIdentity(bytes: certificate, keyBytes: key, source: "one").userID == "com.example.app")
         #expect(
             try kind { _ = try TLSIdentity(bytes: certificate, source: "client.pem") }
                 == .notPEM(source: "client.pem", expected: "a private key"))
-        let other = try Fixtures.contents("server-key.pem")
+        let other = try TestCertificates.contents("server-key.pem")
         let mismatch = try #require(throws: TLSError.self) {
             _ = try TLSIdentity(bytes: certificate, keyBytes: other, source: "a.pem", keySource: "b.pem")
         }
@@ -68,7 +70,8 @@ struct IdentityFormTests {
             _ = try PEM(bytes: storage.store(String(key.dropLast(60))), source: "x").privateKey(passphrase: nil)
         }
         let both = String(
-            decoding: try Fixtures.contents("client.pem") + Fixtures.contents("client-key.pem"), as: UTF8.self)
+            decoding: try TestCertificates.contents("client.pem") + TestCertificates.contents("client-key.pem"),
+            as: UTF8.self)
         let identity = try TLSIdentity(bytes: storage.store(both), source: "both")
         #expect(identity.userID == "com.example.app", "\(storage.name)")
         #expect(try PEM(bytes: storage.store(both), source: "both").certificates().count == 1)
@@ -81,7 +84,7 @@ struct IdentityFormTests {
         try workshop.certificate("new", subject: "/UID=com.example.new/CN=new")
         let (old, new) = (try workshop.read("old.pem"), try workshop.read("new.pem"))
         let (oldKey, newKey) = (try workshop.read("old-key.pem"), try workshop.read("new-key.pem"))
-        let authority = try Fixtures.contents("ca.pem")
+        let authority = try TestCertificates.contents("ca.pem")
         for (bytes, keyBytes, topic) in [
             (authority + new + newKey, nil, "new"), (newKey + authority + new, nil, "new"),
             (new + oldKey + newKey, nil, "new"), (old + new + newKey, nil, "new"), (old + new, newKey, "new"),
@@ -99,14 +102,16 @@ struct IdentityFormTests {
     @Test("may be Apple's .cer, but only with a separate key, in PEM or DER")
     func binary() throws {
         let workshop = try OpenSSLWorkshop()
-        try workshop.openssl("x509", "-in", try Fixtures.path("client.pem"), "-outform", "DER", "-out", "aps.cer")
+        try workshop.openssl(
+            "x509", "-in", try TestCertificates.path("client.pem"), "-outform", "DER", "-out", "aps.cer")
         let certificate = try workshop.read("aps.cer")
         #expect(
             try kind { _ = try TLSIdentity(bytes: certificate, source: "aps.cer") }
                 == .identityIncomplete(source: "aps.cer", missing: "private key"))
-        let key = try Fixtures.contents("client-key.pem")
+        let key = try TestCertificates.contents("client-key.pem")
         #expect(try TLSIdentity(bytes: certificate, keyBytes: key, source: "aps.cer").userID == "com.example.app")
-        try workshop.openssl("pkey", "-in", try Fixtures.path("client-key.pem"), "-outform", "DER", "-out", "key.der")
+        try workshop.openssl(
+            "pkey", "-in", try TestCertificates.path("client-key.pem"), "-outform", "DER", "-out", "key.der")
         let binaryKey = try workshop.read("key.der")
         #expect(try TLSIdentity(bytes: certificate, keyBytes: binaryKey, source: "aps.cer").userID == "com.example.app")
     }
@@ -159,12 +164,12 @@ struct EncryptedKeyTests {
 
     private func encrypted(_ way: [String]) throws -> [UInt8] {
         let workshop = try OpenSSLWorkshop()
-        try workshop.openssl(way + ["-in", Fixtures.path("client-key.pem"), "-out", "key"])
+        try workshop.openssl(way + ["-in", TestCertificates.path("client-key.pem"), "-out", "key"])
         return try workshop.read("key")
     }
 
     private func identity(_ key: [UInt8], passphrase: String?) throws -> TLSIdentity {
-        let certificate = try Fixtures.contents("client.pem")
+        let certificate = try TestCertificates.contents("client.pem")
         return try TLSIdentity(
             bytes: certificate, keyBytes: key, passphrase: passphrase, source: "client.pem", keySource: "key")
     }
@@ -173,8 +178,8 @@ struct EncryptedKeyTests {
     func works(way: [String]) throws {
         let key = try encrypted(way)
         let pair = try EmbeddedPair(
-            client: Fixtures.client(identity: identity(key, passphrase: "secret")),
-            server: Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem")))))
+            client: TestCertificates.client(identity: identity(key, passphrase: "secret")),
+            server: TestCertificates.server(clientCertificates: .required(.file(TestCertificates.path("ca.pem")))))
         try pair.connect()
         #expect(pair.serverEvents.handshake?.peerCertificate?.userID == "com.example.app")
     }

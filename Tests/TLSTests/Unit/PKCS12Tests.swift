@@ -20,7 +20,8 @@ struct PKCS12Tests {
         let workshop = try OpenSSLWorkshop()
         try workshop.openssl(
             [
-                "pkcs12", "-export", "-in", Fixtures.path("\(name).pem"), "-inkey", Fixtures.path("\(name)-key.pem"),
+                "pkcs12", "-export", "-in", TestCertificates.path("\(name).pem"), "-inkey",
+                TestCertificates.path("\(name)-key.pem"),
                 "-passout", "pass:\(passphrase)", "-out", "identity.p12",
             ] + arguments)
         return try workshop.read("identity.p12")
@@ -34,8 +35,8 @@ struct PKCS12Tests {
 
     /// Connects with the identity, and returns the certificate that the server received.
     private func shown(_ identity: TLSIdentity) throws -> TLSPeerCertificate? {
-        let server = try Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem"))))
-        let pair = try EmbeddedPair(client: Fixtures.client(identity: identity), server: server)
+        let server = try TestCertificates.server(clientCertificates: .required(.file(TestCertificates.path("ca.pem"))))
+        let pair = try EmbeddedPair(client: TestCertificates.client(identity: identity), server: server)
         try pair.connect()
         #expect(pair.serverEvents.errors.isEmpty)
         return pair.serverEvents.handshake?.peerCertificate
@@ -117,7 +118,9 @@ struct PKCS12Tests {
     @Test("return the own certificate first and its issuers in order, whatever else they contain", arguments: 0..<3)
     func chain(rotation: Int) throws {
         let workshop = try OpenSSLWorkshop()
-        func text(_ name: String) throws -> String { String(decoding: try Fixtures.contents(name), as: UTF8.self) }
+        func text(_ name: String) throws -> String {
+            String(decoding: try TestCertificates.contents(name), as: UTF8.self)
+        }
         let end = "-----END CERTIFICATE-----\n"
         let parts = try text("chain.pem").components(separatedBy: end).filter { !$0.isEmpty }.map { $0 + end }
         try #require(parts.count == 2)
@@ -126,7 +129,7 @@ struct PKCS12Tests {
         try workshop.write(Data(certificates.joined().utf8), to: "others.pem")
         try workshop.write(Data(parts[0].utf8), to: "own.pem")
         try workshop.openssl(
-            "pkcs12", "-export", "-in", "own.pem", "-inkey", try Fixtures.path("chain-key.pem"), "-certfile",
+            "pkcs12", "-export", "-in", "own.pem", "-inkey", try TestCertificates.path("chain-key.pem"), "-certfile",
             "others.pem", "-passout", "pass:secret", "-out", "chain.p12")
         let (found, key) = try PKCS12File(bytes: workshop.read("chain.p12"), source: "chain.p12")
             .identity(passphrase: "secret")
@@ -141,12 +144,14 @@ struct PKCS12Tests {
     func incomplete() throws {
         let workshop = try OpenSSLWorkshop()
         try workshop.openssl(
-            "pkcs12", "-export", "-nokeys", "-in", try Fixtures.path("client.pem"), "-passout", "pass:secret", "-out",
+            "pkcs12", "-export", "-nokeys", "-in", try TestCertificates.path("client.pem"), "-passout", "pass:secret",
+            "-out",
             "certificate.p12")
         let keyless = try error(workshop.read("certificate.p12"))
         #expect(keyless.kind == .identityIncomplete(source: "identity.p12", missing: "private key"))
         try workshop.openssl(
-            "pkcs12", "-export", "-nocerts", "-inkey", try Fixtures.path("client-key.pem"), "-passout", "pass:secret",
+            "pkcs12", "-export", "-nocerts", "-inkey", try TestCertificates.path("client-key.pem"), "-passout",
+            "pass:secret",
             "-out", "key.p12")
         let bare = try error(workshop.read("key.p12"))
         #expect(bare.kind == .identityIncomplete(source: "identity.p12", missing: "certificate"))
@@ -171,7 +176,7 @@ struct PKCS12Tests {
 
     @Test("with a separate key are refused, because the right key is ambiguous")
     func separateKey() throws {
-        let key = try Fixtures.contents("client-key.pem")
+        let key = try TestCertificates.contents("client-key.pem")
         let bytes = try export(Self.modern)
         let error = try #require(throws: TLSError.self) {
             _ = try TLSIdentity(

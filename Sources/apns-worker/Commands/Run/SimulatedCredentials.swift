@@ -32,7 +32,9 @@ struct SimulatedCredentials: Sendable {
     ) throws -> Credential {
         if usesGateway {
             let pair = try authority.client(topic: topic, otherTopics: otherTopics)
-            return .certificate(try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM))
+            return .certificate(
+                try TLSIdentity(
+                    bytes: pair.certificatePEM, keyBytes: pair.keyPEM, source: "the simulated certificate"))
         }
         return .providerTokens([
             try ProviderTokenSource(

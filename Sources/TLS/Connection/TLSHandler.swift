@@ -35,8 +35,7 @@ public final class TLSHandler: ChannelDuplexHandler {
 
     /// Creates the client's side.
     /// - Parameters:
-    ///   - host: The server's name or IP address. The certificate must be for it, unless the context does not verify
-    ///     servers; a name is also sent as SNI. An invalid host fails when the channel becomes active.
+    ///   - host: The server's name or IP address. The certificate must be for it; a name is also sent as SNI. An invalid host fails when the channel becomes active.
     ///   - closeTimeout: The time to wait after close_notify for the peer to close as well. Closing at once could make
     ///     the kernel discard the last data sent.
     public convenience init(client context: TLSContext, host: String, closeTimeout: TimeAmount = .seconds(1)) {

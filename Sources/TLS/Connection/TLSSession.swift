@@ -61,9 +61,7 @@ final class TLSSession {
             return
         }
         SSL_set_connect_state(ssl)
-        guard name.apply(to: ssl, verifying: context.verifiesHost) else {
-            throw TLSError(.invalidHost, peer: peer)
-        }
+        guard name.apply(to: ssl) else { throw TLSError(.invalidHost, peer: peer) }
     }
 
     deinit { SSL_free(ssl) }
@@ -229,12 +227,10 @@ struct ServerName {
         ERR_clear_error()
     }
 
-    /// Sends the name as SNI (only names: RFC 6066, section 3) and, if required, makes OpenSSL check the certificate
-    /// for it.
-    func apply(to ssl: OpaquePointer, verifying: Bool) -> Bool {
+    /// Sends the name as SNI (only names: RFC 6066, section 3), and makes OpenSSL check the certificate for the host.
+    func apply(to ssl: OpaquePointer) -> Bool {
         ERR_clear_error()
         if !isAddress, COpenSSL_SSL_set_tlsext_host_name(ssl, text) != 1 { return false }
-        guard verifying else { return true }
         guard let parameters = SSL_get0_param(ssl) else { return false }
         if isAddress { return X509_VERIFY_PARAM_set1_ip_asc(parameters, text) == 1 }
         X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))

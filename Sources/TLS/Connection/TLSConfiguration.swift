@@ -11,9 +11,6 @@ public enum TLSTrust: Sendable, Equatable {
 public struct TLSClientConfiguration: Sendable {
     /// The authorities that can vouch for the server's identity.
     public var trust: TLSTrust = .system
-    /// True if the server's certificate and host name are verified. If false, anyone on the path can read and change
-    /// all data.
-    public var verifiesServer = true
     /// The client's certificate, for servers that request one.
     public var identity: TLSIdentity?
     /// The protocols to offer through ALPN, most preferred first; empty to offer none.

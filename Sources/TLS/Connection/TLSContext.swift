@@ -6,7 +6,6 @@ import COpenSSL
 /// allows several threads to make connections from a context that no longer changes.
 public final class TLSContext: @unchecked Sendable {
     let pointer: OpaquePointer
-    let verifiesHost: Bool
     /// The certificate of this side, if any.
     public let identity: TLSIdentity?
     private let protocols: ApplicationProtocols
@@ -15,15 +14,10 @@ public final class TLSContext: @unchecked Sendable {
     /// - Throws: `unreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
     public static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
-            TLS_client_method(), protocols: configuration.applicationProtocols,
-            verifiesHost: configuration.verifiesServer, identity: configuration.identity)
+            TLS_client_method(), protocols: configuration.applicationProtocols, identity: configuration.identity)
         try context.protocols.offer(in: context.pointer)
-        if configuration.verifiesServer {
-            try context.trust(configuration.trust)
-            SSL_CTX_set_verify(context.pointer, SSL_VERIFY_PEER, rememberVerificationFailure)
-        } else {
-            SSL_CTX_set_verify(context.pointer, SSL_VERIFY_NONE, nil)
-        }
+        try context.trust(configuration.trust)
+        SSL_CTX_set_verify(context.pointer, SSL_VERIFY_PEER, rememberVerificationFailure)
         try configuration.identity?.keyPair.install(in: context.pointer)
         return context
     }
@@ -32,8 +26,7 @@ public final class TLSContext: @unchecked Sendable {
     /// - Throws: `unreadable` or `notPEM` for the trusted authorities, `invalidConfiguration`.
     public static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
-            TLS_server_method(), protocols: configuration.applicationProtocols, verifiesHost: false,
-            identity: configuration.identity)
+            TLS_server_method(), protocols: configuration.applicationProtocols, identity: configuration.identity)
         context.protocols.select(in: context.pointer)
         // Clients do not resume sessions, and a ticket costs an encryption and a packet per handshake.
         SSL_CTX_set_num_tickets(context.pointer, 0)
@@ -56,11 +49,8 @@ public final class TLSContext: @unchecked Sendable {
         return context
     }
 
-    private init(
-        _ method: OpaquePointer?, protocols: [String], verifiesHost: Bool, identity: TLSIdentity?
-    ) throws(TLSError) {
+    private init(_ method: OpaquePointer?, protocols: [String], identity: TLSIdentity?) throws(TLSError) {
         self.protocols = try ApplicationProtocols(protocols)
-        self.verifiesHost = verifiesHost
         self.identity = identity
         ERR_clear_error()
         guard let pointer = SSL_CTX_new(method) else {

@@ -12,7 +12,7 @@ public struct TLSHandshakeCompleted: Equatable, Sendable {
     public let peerCertificate: TLSPeerCertificate?
 }
 
-/// The contents of a peer's certificate. It was verified, unless verification is off or only reported.
+/// The contents of a peer's certificate. It was verified, unless the result is only reported.
 public struct TLSPeerCertificate: Equatable, Sendable {
     public let commonName: String?
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
