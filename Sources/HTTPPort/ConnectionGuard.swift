@@ -2,6 +2,7 @@ import HTTPTypes
 import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
+import Synchronization
 
 /// Watches the bytes of a connection of a port; ``RequestWatch`` watches its requests.
 final class ConnectionGuard: ChannelDuplexHandler {
@@ -103,10 +104,10 @@ final class ClientExpectations: ChannelDuplexHandler {
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    private let end: PortEnd
+    private let stop: PortStop
     private var closes = false
 
-    init(_ end: PortEnd) { self.end = end }
+    init(_ stop: PortStop) { self.stop = stop }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if case .head(let head) = unwrapInboundIn(data) {
@@ -120,7 +121,7 @@ final class ClientExpectations: ChannelDuplexHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard closes || end.hasCome else { return context.write(data, promise: promise) }
+        guard closes || stop.isRequested else { return context.write(data, promise: promise) }
         switch unwrapOutboundIn(data) {
         case .head(var head) where head.status != .continue:
             closes = true
@@ -134,4 +135,13 @@ final class ClientExpectations: ChannelDuplexHandler {
             context.close(mode: .output, promise: nil)
         }
     }
+}
+
+/// Records that a port is stopping and answers only the requests in flight. Any thread can record it, even after the event loop has ended.
+final class PortStop: Sendable {
+    private let flag = Atomic(false)
+
+    var isRequested: Bool { flag.load(ordering: .relaxed) }
+
+    func request() { flag.store(true, ordering: .relaxed) }
 }

@@ -23,7 +23,7 @@ package struct HTTPPort: Sendable {
     package let port: Int
     private let services: ServiceGroup
     private let running: Task<Void, any Error>
-    private let end: PortEnd
+    private let stopping: PortStop
 
     /// The timeout of requests in flight when the port is stopped.
     private static let grace = Duration.seconds(2)
@@ -49,11 +49,11 @@ package struct HTTPPort: Sendable {
             NIOLoopBound(
                 PortTable(name, limits, maximum: maximum, on: eventLoop, logger: logger), eventLoop: eventLoop)
         }.get()
-        let end = PortEnd()
+        let stopping = PortStop()
         let (ports, listening) = AsyncThrowingStream.makeStream(of: Int.self)
         let application = Application(
             router: router,
-            server: .init { GuardedChannel(responder: $0, limits: limits, table: table, tls: tls, end: end) },
+            server: .init { GuardedChannel(responder: $0, limits: limits, table: table, tls: tls, stopping: stopping) },
             configuration: ApplicationConfiguration(address: .hostname(host, port: port), serverName: nil),
             onServerRunning: { channel in listening.yield(channel.localAddress?.port ?? port) },
             eventLoopGroupProvider: .shared(eventLoop), logger: silent)
@@ -71,7 +71,7 @@ package struct HTTPPort: Sendable {
         }
         do {
             for try await port in ports {
-                return HTTPPort(port: port, services: services, running: running, end: end)
+                return HTTPPort(port: port, services: services, running: running, stopping: stopping)
             }
         } catch {
             throw HTTPPortFailure(
@@ -83,7 +83,7 @@ package struct HTTPPort: Sendable {
 
     /// Answers the requests in flight, then closes the port.
     package func stop() async throws {
-        end.come()
+        stopping.request()
         await services.triggerGracefulShutdown()
         try await running.value
     }
@@ -94,11 +94,11 @@ private struct GuardedChannel: ServerChildChannel {
     private let http: HTTP1Channel
     private let table: NIOLoopBound<PortTable>
     private let tls: Renewable<TLSContext>?
-    private let end: PortEnd
+    private let stopping: PortStop
 
     init(
         responder: @escaping HTTPChannelHandler.Responder, limits: PortLimits, table: NIOLoopBound<PortTable>,
-        tls: Renewable<TLSContext>?, end: PortEnd
+        tls: Renewable<TLSContext>?, stopping: PortStop
     ) {
         let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
             maxHeaderFieldSize: limits.headBytes, maxHeaderListSize: limits.headBytes, maxHeaderFieldCount: 100)
@@ -107,7 +107,7 @@ private struct GuardedChannel: ServerChildChannel {
             configuration: .init(additionalChannelHandlers: [RequestWatch()], httpDecoderConfiguration: decoder))
         self.table = table
         self.tls = tls
-        self.end = end
+        self.stopping = stopping
     }
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
@@ -117,10 +117,10 @@ private struct GuardedChannel: ServerChildChannel {
         } catch {
             return channel.eventLoop.makeFailedFuture(error)
         }
-        return http.setup(channel: channel, logger: logger).flatMapThrowing { [end] value in
+        return http.setup(channel: channel, logger: logger).flatMapThrowing { [stopping] value in
             let pipeline = channel.pipeline.syncOperations
             let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
-            try pipeline.addHandler(ClientExpectations(end), position: .after(decoder))
+            try pipeline.addHandler(ClientExpectations(stopping), position: .after(decoder))
             return value
         }
     }

@@ -1,15 +1,5 @@
 import Logging
 import NIOCore
-import Synchronization
-
-/// Records that a port is stopping and answers only the requests in flight. Any thread can record it, even after the event loop has ended.
-final class PortEnd: Sendable {
-    private let flag = Atomic(false)
-
-    var hasCome: Bool { flag.load(ordering: .relaxed) }
-
-    func come() { flag.store(true, ordering: .relaxed) }
-}
 
 /// All connections of a port. Used only on its event loop.
 final class PortTable {
