@@ -4,8 +4,6 @@ import PrintableText
 package enum ChartUnit: Sendable {
     /// Whole numbers.
     case count
-    /// Numbers with fractions, such as rates.
-    case number
     /// Durations in milliseconds.
     case milliseconds
 
@@ -14,7 +12,6 @@ package enum ChartUnit: Sendable {
         let value = max(0, min(value, 1e15))
         switch self {
         case .count: return Int(value.rounded()).grouped
-        case .number: return value < 10 ? SVG.number(value) : Int(value.rounded()).grouped
         case .milliseconds: return Self.duration(value)
         }
     }
@@ -47,20 +44,16 @@ package enum ChartUnit: Sendable {
 
     private var candidates: [ChartScale.Step] {
         switch self {
-        case .count: Self.decimal(0...16)
-        case .number: Self.decimal(-2...16)
+        case .count: Self.decimal
         case .milliseconds: Self.durations
         }
     }
 
-    private static func decimal(_ powers: ClosedRange<Int>) -> [ChartScale.Step] {
-        powers.flatMap { power -> [ChartScale.Step] in
-            let unit = (0..<abs(power)).reduce(1.0) { value, _ in power < 0 ? value / 10 : value * 10 }
-            return [1.0, 2, 5].map { digit in
-                let size = digit * unit
-                // Units shorten long numbers, which would take the space of the columns.
-                return size >= 1e6 ? .init(size, 1e6, "M") : size >= 1e4 ? .init(size, 1e3, "k") : .init(size, 1, "")
-            }
+    private static let decimal: [ChartScale.Step] = sequence(first: 1.0) { $0 * 10 }.prefix(17).flatMap { unit in
+        [1.0, 2, 5].map { digit in
+            let size = digit * unit
+            // Units shorten long numbers, which would take the space of the columns.
+            return size >= 1e6 ? .init(size, 1e6, "M") : size >= 1e4 ? .init(size, 1e3, "k") : .init(size, 1, "")
         }
     }
 
@@ -88,9 +81,7 @@ struct ChartScale: Sendable {
         }
 
         /// The form for the script, such as `30000/1000/ s`.
-        var text: String { divisor == 1 && suffix.isEmpty ? plain(size) : "\(plain(size))/\(plain(divisor))/\(suffix)" }
-
-        private func plain(_ value: Double) -> String { value >= 1 ? "\(Int(value))" : SVG.number(value) }
+        var text: String { divisor == 1 && suffix.isEmpty ? "\(Int(size))" : "\(Int(size))/\(Int(divisor))/\(suffix)" }
     }
 
     /// The maximum number of labels above 0.
@@ -112,10 +103,7 @@ struct ChartScale: Sendable {
 
     var labels: [String] {
         (0...count).map { index in
-            guard index > 0 else { return "0" }
-            let value = step.size * Double(index) / step.divisor
-            let number = value.rounded() == value ? Int(value).grouped : SVG.number(value)
-            return number + step.suffix
+            index == 0 ? "0" : Int(step.size * Double(index) / step.divisor).grouped + step.suffix
         }
     }
 }

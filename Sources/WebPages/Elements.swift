@@ -50,7 +50,7 @@ package enum Elements {
     /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`. A column with only such cells is not shown.
     /// - Parameters:
     ///   - caption: the name of the table, for screen readers.
-    ///   - empty: the markup in place of a table without rows; see ``empty(_:)`` and ``empty(_:_:)``.
+    ///   - empty: the markup in place of a table without rows; see ``empty(_:_:)``.
     package static func list(_ caption: String, _ columns: [Column], _ rows: [[HTML]], empty: HTML) -> HTML {
         guard !rows.isEmpty else { return empty }
         let shown = columns.indices.filter { index in
@@ -121,12 +121,11 @@ package enum Elements {
         """
     }
 
-    /// Returns the sentence in place of a list without entries.
-    package static func empty(_ sentence: HTML) -> HTML { "<p class=\"empty\">\(sentence)</p>" }
-
-    /// Returns the text in place of a list without entries: a title, and the next steps.
-    package static func empty(_ title: HTML, _ content: HTML) -> HTML {
-        "<div class=\"empty\"><strong>\(title)</strong>\(content)</div>"
+    /// Returns the text in place of a list without entries: a sentence and, if there are any, the next steps.
+    package static func empty(_ sentence: HTML, _ content: HTML = "") -> HTML {
+        content.isEmpty
+            ? "<p class=\"empty\">\(sentence)</p>"
+            : "<div class=\"empty\"><strong>\(sentence)</strong>\(content)</div>"
     }
 
     /// Returns links that switch between views.
