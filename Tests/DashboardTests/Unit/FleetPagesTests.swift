@@ -10,11 +10,11 @@ struct FleetPagesTests {
     private static func worker(
         _ name: String = "vm.7.ab", _ state: WorkerStatus.State = .running, claimed: Int = 3,
         lease: Int64 = 25_000,
-        late: Int64? = nil, notReady: [String] = [], queues: [String] = ["default"]
+        late: Int64? = nil, notReady: [String] = []
     ) -> WorkerStatus {
         var worker = WorkerStatus(name: name)
         (worker.state, worker.claimed, worker.leaseLeftMs, worker.latenessMs) = (state, claimed, lease, late)
-        (worker.notReady, worker.queues) = (notReady, queues)
+        worker.notReady = notReady
         return worker
     }
 
@@ -73,24 +73,6 @@ struct FleetPagesTests {
         let condition = WorkerCondition(worker)
         #expect(condition.word == word && condition.tone == tone)
         #expect(condition.sentence == sentence)
-    }
-
-    @Test("stopping a worker leaves jobs only where no other worker claims them")
-    func stopping() {
-        var status = FleetStatus()
-        var queue = QueueStatus(name: "bulk")
-        (queue.waiting, queue.due) = (1200, 34)
-        status.queues = [QueueStatus(name: "default"), queue]
-        let one = Self.worker("one", queues: ["bulk", "default"])
-        status.workers = [
-            one, Self.worker("two"), Self.worker("hung", late: 12_000, queues: ["bulk"]),
-            Self.worker("quiet", .quiet, queues: ["bulk"]), Self.worker("gone", .gone, queues: ["bulk"]),
-        ]
-        let left = WorkersChange.consequences(of: .stop, on: [one], status, serving: nil)
-        #expect(
-            left.filter { $0.contains("last worker") } == [
-                "this is the last worker of queue bulk: its 1,234 waiting jobs, and later ones, wait until another starts"
-            ])
     }
 
     private static let now: Int64 = 1_800_000_000_000

@@ -6,11 +6,12 @@ import Testing
 @Suite("The consequences of a command to workers")
 struct WorkerNotesTests {
     private static func worker(
-        _ name: String, _ queues: String, _ state: WorkerStatus.State = .running, inFlight: Int = 0
+        _ name: String, _ queues: String, _ state: WorkerStatus.State = .running, inFlight: Int = 0,
+        lateness: Int64? = nil
     ) -> WorkerStatus {
         var worker = WorkerStatus(name: name)
         worker.queues = queues.split(separator: " ").map(String.init)
-        (worker.state, worker.inFlight) = (state, inFlight)
+        (worker.state, worker.inFlight, worker.latenessMs) = (state, inFlight, lateness)
         return worker
     }
 
@@ -19,6 +20,7 @@ struct WorkerNotesTests {
         status.workers = [
             worker("a", "bulk default", inFlight: 12), worker("b", "default"), worker("c", "other", .quiet),
             worker("d", "bulk", .gone), worker("e", "bulk", .draining, inFlight: 1),
+            worker("f", "bulk", lateness: 12_000),
         ]
         var bulk = QueueStatus(name: "bulk")
         (bulk.waiting, bulk.due) = (1000, 234)
