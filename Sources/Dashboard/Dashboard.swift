@@ -86,8 +86,8 @@ package struct Dashboard: Service {
                 }
                 if let redirect = content.redirect { return Response.seeOther(redirect) }
                 return Response.page(
-                    await site.html(
-                        content, in: page.section, pageRequest,
+                    await PageFrame(request: pageRequest).html(
+                        content, in: page.section,
                         isLive: (content.status == .ok || content.isOld) && page.isLive(pageRequest.query)),
                     status: content.status)
             }
@@ -100,7 +100,7 @@ package struct Dashboard: Service {
                 pageRequest.visitor = visitor
                 let main = try await page.content(pageRequest).main
                 let icon = WebAssets.icon(await site.problemCount(), site.links)
-                return "<main data-icon=\"\(icon)\">\(await site.runStrip(for: visitor))\(main)</main>"
+                return "<main data-icon=\"\(icon)\">\(await Notices(site: site, visitor: visitor).runs)\(main)</main>"
             }
         }
     }
@@ -174,7 +174,7 @@ final class LoginPages: Sendable {
     func add(to routes: RouterGroup<WebContext>) {
         routes.get("/login") { [self] request, context in
             guard !context.visitor.isOfProxy else { return Response.seeOther(site.links.path([])) }
-            return Response.page(page(to: Form(request.uri.query ?? "")["to"]))
+            return Response.page(page(to: Fields(request.uri.query ?? "")["to"]))
         }
         routes.post("/login") { [self] request, context in
             guard let users = site.configuration.users?.current, !context.visitor.isOfProxy else {
@@ -190,7 +190,8 @@ final class LoginPages: Sendable {
         }
     }
 
-    private func logIn(_ request: Request, _ form: Form, _ users: Users, from address: String) async throws -> Response
+    private func logIn(_ request: Request, _ form: Fields, _ users: Users, from address: String) async throws
+        -> Response
     {
         let (name, to, group) = (form["name"] ?? "", form["to"], TrustedProxies.group(of: address))
         let begun = NIODeadline.now()

@@ -234,7 +234,7 @@ struct DashboardAPI: Sendable {
 
     /// Returns the member of `paths` that describes an action.
     private static func description(of kind: ActionKind) -> String {
-        let all = kind.own.filter { $0.name != Actions.formToken.name } + kind.fields
+        let all = kind.own.filter { $0.name != ActionKind.formToken.name } + kind.fields
         let properties = all.map { "\"\($0.name)\": \($0.schema)" }.joined(separator: ", ")
         let required = all.filter(\.isRequired).map { "\"\($0.name)\"" }.joined(separator: ", ")
         let errors = errors([400, 401, 403, 404, 409, 413, 429, 503])
@@ -314,13 +314,13 @@ struct DashboardAPI: Sendable {
     }
 
     /// Reads the fields of an action from a form, or from a JSON object of strings, numbers, booleans and lists of strings.
-    private static func form(_ context: WebContext) throws -> Form {
+    private static func form(_ context: WebContext) throws -> Fields {
         guard context.form.isEmpty else { return context.form.refusingEmpty }
-        guard context.body.readableBytes > 0 else { return Form() }
+        guard context.body.readableBytes > 0 else { return Fields() }
         do {
             let members = try JSONDecoder().decode(
                 [String: FieldValue].self, from: Data(context.body.readableBytesView))
-            return Form(
+            return Fields(
                 members.flatMap { name, value in value.texts.map { (name, $0) } }, refusesEmpty: true,
                 booleans: Set(members.filter(\.value.isBoolean).keys))
         } catch {

@@ -66,7 +66,7 @@ final class JobsAPI: Sendable {
 
     private func enqueue(_ request: Request, _ context: WebContext) async throws -> Response {
         let visitor = context.visitor
-        let query = Form(request.uri.query ?? "")
+        let query = Fields(request.uri.query ?? "")
         try query.refusingEmpty.check([Field("queue"), Field("strict", .flag)])
         let place = try await site.data.destination(destination(query, visitor))
         let keys = place.source.keys
@@ -117,7 +117,7 @@ final class JobsAPI: Sendable {
     }
 
     /// Returns the queue that a request names, or else the only queue of its producer.
-    private func destination(_ query: Form, _ visitor: Visitor) async throws -> QueueKeys {
+    private func destination(_ query: Fields, _ visitor: Visitor) async throws -> QueueKeys {
         let named = query.all("queue")
         guard named.count <= 1 else { throw WebError(.badRequest, "name one queue; a request has the jobs of one") }
         guard let producer = visitor.producer else {

@@ -4,6 +4,7 @@ import Hummingbird
 import NIOCore
 import Operations
 import PrintableText
+import PushJob
 import Synchronization
 import WebPages
 
@@ -38,7 +39,7 @@ struct WebContext: RequestContext {
     let peer: String
     /// A placeholder until ``AdmissionMiddleware`` has authenticated the visitor.
     var visitor = Visitor(role: .viewer, seesContent: false)
-    var form = Form()
+    var form = Fields()
     var body = ByteBuffer()
 
     init(source: ApplicationRequestContextSource) {
@@ -320,7 +321,7 @@ struct AdmissionMiddleware: RouterMiddleware {
             throw WebError(.badRequest, "the body of the request is damaged or incomplete")
         }
         let isForm = request.headers[.contentType]?.hasPrefix("application/x-www-form-urlencoded") ?? false
-        if isForm { context.form = Form(String(buffer: context.body)) }
+        if isForm { context.form = Fields(String(buffer: context.body)) }
         let sent = request.headers[HTTPField.Name("X-Form-Token")!] ?? (isForm ? context.form.raw("form_token") : "")
         if let refusal = rules.refusal(of: head, formToken: sent, visitor) { throw refusal }
     }
@@ -382,4 +383,35 @@ final class Shares: Sendable {
 
 extension Visitor {
     fileprivate var shareName: String { name ?? formToken }
+}
+
+extension Fields {
+    /// Reads `application/x-www-form-urlencoded`.
+    init(_ text: some StringProtocol) {
+        self.init(
+            text.split(separator: "&").map { pair in
+                let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                return (Self.decoded(parts[0]), parts.count > 1 ? Self.decoded(parts[1]) : "")
+            })
+    }
+
+    /// Decodes percent-encoded text.
+    static func decoded(_ text: some StringProtocol, plusIsSpace: Bool = true) -> String {
+        var bytes: [UInt8] = []
+        var rest = Array(text.utf8)[...]
+        while let byte = rest.popFirst() {
+            if plusIsSpace, byte == UInt8(ascii: "+") {
+                bytes.append(UInt8(ascii: " "))
+            } else if byte == UInt8(ascii: "%"), rest.count >= 2,
+                let high = JSONText.hexValue(rest[rest.startIndex]),
+                let low = JSONText.hexValue(rest[rest.startIndex + 1])
+            {
+                bytes.append(high << 4 | low)
+                rest = rest.dropFirst(2)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
 }

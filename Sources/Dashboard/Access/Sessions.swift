@@ -114,7 +114,7 @@ final class Sessions: Sendable {
         await delete()
     }
 
-    func delete() async {
+    private func delete() async {
         for key in kept.withLock({ $0.undeleted }) {
             do {
                 _ = try await fleet.client(for: key).call(RedisCommand("DEL", key))
@@ -164,15 +164,15 @@ struct LoginLimits {
     /// The maximum number of counted subjects.
     private static let maximum = 10_000
 
-    private struct Count {
-        var attempts = 0
+    struct Count {
+        fileprivate var attempts = 0
         var since: NIODeadline
     }
 
-    private var counts: [Subject: Count] = [:]
+    private(set) var counts: [Subject: Count] = [:]
     private var prunedAt = NIODeadline.distantPast
 
-    private enum Subject: Hashable {
+    enum Subject: Hashable {
         case login(name: String, address: String)
         case address(String)
         case name(String)
@@ -209,8 +209,6 @@ struct LoginLimits {
     mutating func giveBack(_ name: String, _ address: String) {
         for subject in subjects(name, address) { counts[subject]?.attempts -= 1 }
     }
-
-    var count: Int { counts.count }
 
     /// Returns the subjects of an attempt, in the order of the limits.
     private func subjects(_ name: String, _ address: String) -> [Subject] {

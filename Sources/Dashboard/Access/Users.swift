@@ -356,14 +356,12 @@ package final class UserFile: Sendable {
         }
     }
 
-    private let path: String
     private let logger: Logger
     private let state: Mutex<State>
 
     /// Reads the file.
     /// - Throws: ``Users/Malformed``, also if the file cannot be read.
     package init(_ path: String, logger: Logger) throws(Users.Malformed) {
-        self.path = path
         self.logger = logger
         state = Mutex(State(path: path))
         do {
@@ -464,6 +462,7 @@ package final class UserFile: Sendable {
             let now = NIODeadline.now()
             guard state.lookedAt == .distantPast || now - state.lookedAt > .seconds(1) else { return }
             state.lookedAt = now
+            let path = state.path
             let source = SecretSource.file(path)
             let read = Result { () throws(SecretSource.Unreadable) in try source.read() }
             // If two readings differ, the file is being written. It is read again a second later.

@@ -19,13 +19,13 @@ struct ActivityPage: DashboardPage {
 
         init() {}
 
-        init(_ query: Form) throws(FieldMistake) {
+        init(_ query: Fields) throws(FieldMistake) {
             (by, text) = (query["by"], query["subject"])
             (action, ending) = (try Self.one(query, "action"), try Self.one(query, "result"))
         }
 
         private static func one<Value: RawRepresentable<String> & CaseIterable>(
-            _ query: Form, _ name: String
+            _ query: Fields, _ name: String
         ) throws(FieldMistake) -> Value? {
             guard let text = query[name] else { return nil }
             guard let value = Value(rawValue: text) else {
@@ -46,7 +46,7 @@ struct ActivityPage: DashboardPage {
         }
     }
 
-    func isLive(_ query: Form) -> Bool {
+    func isLive(_ query: Fields) -> Bool {
         guard query["after"] == nil else { return false }
         // The page itself reports a mistake in the filter.
         do { return try Filter(query).isEmpty } catch { return false }
@@ -110,7 +110,7 @@ struct ActivityPage: DashboardPage {
                     "No actions yet.",
                     "<p>Each action of an operator, by a command or by this dashboard, is recorded here.</p>"
                 )
-                : Elements.empty("\(totals.sentence)", "")
+                : Elements.empty("\(totals.sentence)")
         ) { entry, column, value in
             switch column.title {
             case "Action": "\(Self.words(entry.actionName))"

@@ -7,7 +7,7 @@ struct AppsPage: DashboardPage {
     let path = "/apps"
     let section = Section.apps
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
@@ -27,7 +27,7 @@ struct AppsPage: DashboardPage {
             case "App": request.link(["apps", app.name], app.name)
             case "State": Elements.label(AppState(app).word, AppState(app).tone)
             case "Connections": "\(app.connections)\(if: app.connecting > 0, " +\(app.connecting)")"
-            case "Credential": Self.credential(app, request)
+            case "Credential": Self.credential(app.certificateExpiresAt, app.tokenIssuedAt, request)
             case "Environment": "\(AppPage.environments(app, request))"
             default: value
             }
@@ -40,19 +40,10 @@ struct AppsPage: DashboardPage {
     private static func action(_ app: AppStatus, _ request: PageRequest) -> HTML {
         app.paused == nil
             ? "<a class=\"button small\" href=\"\(request.links.path(["apps", app.name]))#pause\">Pause…</a>"
-            : request.form("resume-app", [("app", app.name)], "<button class=\"small\">\(resume(app))</button>")
-    }
-
-    /// The title of the button that ends a pause.
-    static func resume(_ app: AppStatus) -> String {
-        app.paused == nil ? "Send a probe now" : "Resume"
+            : request.form("resume-app", [("app", app.name)], "<button class=\"small\">Resume</button>")
     }
 
     /// Returns the credential in use, with its age or its remaining validity.
-    static func credential(_ app: AppStatus, _ request: PageRequest) -> HTML {
-        credential(app.certificateExpiresAt, app.tokenIssuedAt, request)
-    }
-
     static func credential(_ certificateExpiresAt: Int64?, _ tokenIssuedAt: Int64?, _ request: PageRequest) -> HTML {
         certificateExpiresAt.map(certificate)
             ?? tokenIssuedAt.map { "provider token, signed \(request.time($0))" } ?? ""
@@ -130,7 +121,7 @@ struct AppPage: DashboardPage {
     let path = "/apps/{app}"
     let section = Section.apps
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("app") ?? ""
@@ -186,7 +177,7 @@ struct AppPage: DashboardPage {
             ? ""
             : """
             <div class="actions">\(request.form(
-                "resume-app", [("app", app.name)], "<button class=\"main\">\(AppsPage.resume(app))</button>"))\
+                "resume-app", [("app", app.name)], "<button class=\"main\">Resume</button>"))\
             \(Elements.command(remedy.command(request.source.fleet.access)))</div>
             """
         return Elements.card(

@@ -8,7 +8,7 @@ struct CampaignsPage: DashboardPage {
     let path = "/campaigns"
     let section = Section.campaigns
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let found = try await request.site.data.campaigns()
@@ -40,7 +40,7 @@ struct CampaignsPage: DashboardPage {
             case "Started at": value.map { "began \($0)" }
             case "State": state(campaign)
             case "Limit per second": value.map { "at most \($0)/s" }
-            case "Progress": progress(campaign)
+            case "Progress": progress(campaign.ended, of: campaign.total, "have ended")
             default: value
             }
         }
@@ -56,10 +56,6 @@ struct CampaignsPage: DashboardPage {
             }
         let label = Elements.label(campaign.state.words, tone)
         return campaign.slowedBy.map { Elements.term(label, $0.asSentence) } ?? label
-    }
-
-    static func progress(_ campaign: CampaignStatus) -> HTML {
-        progress(campaign.ended, of: campaign.total, "have ended")
     }
 
     static func progress(_ count: Int, of total: Int?, _ words: String) -> HTML {
@@ -78,7 +74,7 @@ struct CampaignPage: DashboardPage {
     let path = "/campaigns/{campaign}"
     let section = Section.campaigns
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("campaign") ?? ""

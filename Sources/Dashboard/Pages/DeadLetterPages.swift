@@ -91,30 +91,25 @@ struct DeadLettersPage: DashboardPage {
     func filters(_ request: PageRequest) async throws -> HTML {
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
+        let status = try await request.site.data.fleetStatus()
         let areCancelled = request.query.all("reason") == [DeadLetter.cancelledReason]
-        let filters = Self.filters(
-            request, queues.map(\.queue), try await request.site.data.fleetStatus(),
-            try await request.campaignNames(chosen), areCancelled: areCancelled)
-        return request.filters(["dead"], filters, keeping: areCancelled ? ["order", "reason"] : ["order"])
-    }
-
-    private static func filters(
-        _ request: PageRequest, _ queues: [String], _ status: FleetStatus, _ campaigns: [String], areCancelled: Bool
-    ) -> [ListFilter] {
         let reasons = status.queues.flatMap(\.deadReasons.keys) + status.reasons(["dead"])
         let reason = ListFilter(
             "Reason", "reason", placeholder: "BadPayload or Bad*",
-            known: reasons.filter { $0 != DeadLetter.cancelledReason },
-            isMain: true)
-        return [
-            ListFilter.queue(queues), areCancelled ? nil : reason,
+            known: reasons.filter { $0 != DeadLetter.cancelledReason }, isMain: true)
+        let main = [
+            ListFilter.queue(queues.map(\.queue)), areCancelled ? nil : reason,
             ListFilter("App", "app", known: request.appNames(status), isMain: true),
-            ListFilter("Campaign", "campaign", known: campaigns, isMain: true),
-        ].compactMap { $0 } + [
+            ListFilter("Campaign", "campaign", known: try await request.campaignNames(chosen), isMain: true),
+        ].compactMap(\.self)
+        let others = [
             ListFilter("ID", "id"), ListFilter("Key", "key"), ListFilter("Token", "token"),
             ListFilter("Fair key", "fair"), ListFilter("Label", "label", placeholder: "country=de"),
             ListFilter("Error or status", "error"),
-        ] + ListFilter.range("Dead") + [ListFilter.counted(DeadLetterRow.self)]
+        ]
+        return request.filters(
+            ["dead"], main + others + ListFilter.range("Dead") + [ListFilter.counted(DeadLetterRow.self)],
+            keeping: areCancelled ? ["order", "reason"] : ["order"])
     }
 
     /// Returns a page of dead letters of the queues in the query.
@@ -196,7 +191,7 @@ struct DeadLetterPage: DashboardPage {
     static func find(_ request: PageRequest) async throws -> DeadLetterRow {
         let queue = try await request.site.data.queue(request.parameters("queue") ?? "")
         let key = request.parameters("key") ?? ""
-        let filter = try DeadLetterFilter(Form([("key", key)]), now: 0)
+        let filter = try DeadLetterFilter(Fields([("key", key)]), now: 0)
         var sweep = DeadLetterSweep(try await request.source.fleet.deadLetters(of: queue.keys), .show, filter)
         sweep.newestFirst = true
         var found: DeadLetterRow?

@@ -86,7 +86,7 @@ struct ListFilter {
     /// Returns a link for each value of the filters that removes this value, and a link that removes all.
     /// - Parameter path: returns the path of the page with some fields.
     static func chips(
-        _ filters: [ListFilter], _ query: Form, _ path: ([(name: String, value: String?)]) -> String
+        _ filters: [ListFilter], _ query: Fields, _ path: ([(name: String, value: String?)]) -> String
     ) -> HTML {
         let fields = query.without(ListPlace.fields)
         let chips = filters.flatMap { filter in

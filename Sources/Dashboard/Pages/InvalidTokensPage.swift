@@ -125,16 +125,13 @@ struct InvalidTokensPage: DashboardPage {
 
     func filters(_ request: PageRequest) async throws -> HTML {
         let status = try await request.site.data.fleetStatus()
-        return request.filters(["invalid"], Self.filters(status), keeping: ["source"])
-    }
-
-    private static func filters(_ status: FleetStatus) -> [ListFilter] {
         let reasons = status.reasons(["invalid_token"]) + ["BadDeviceToken", "Unregistered", "Manual"]
-        return [
+        let filters = [
             ListFilter("Reason", "reason", placeholder: "BadDeviceToken", known: reasons, isMain: true),
             ListFilter("Environment", "environment", known: ["production", "sandbox"], isMain: true),
             ListFilter("Topic", "topic"),
-        ] + ListFilter.range("Invalid")
+        ]
+        return request.filters(["invalid"], filters + ListFilter.range("Invalid"), keeping: ["source"])
     }
 
     private func add(_ request: PageRequest) -> HTML {

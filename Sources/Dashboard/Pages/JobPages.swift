@@ -67,10 +67,23 @@ struct JobsPage: DashboardPage {
     func filters(_ request: PageRequest) async throws -> HTML {
         let queues = try await request.site.data.queues()
         let chosen = try await request.site.data.queues(named: request.query.all("queue"))
-        let filters = Self.filters(
-            request, queues.map(\.queue), try await request.site.data.fleetStatus(),
-            try await request.campaignNames(chosen))
-        return request.filters(["jobs"], filters, keeping: ["state", "order"])
+        let status = try await request.site.data.fleetStatus()
+        let main = [
+            ListFilter.queue(queues.map(\.queue)), ListFilter("ID", "id", isMain: true),
+            ListFilter("Campaign", "campaign", known: try await request.campaignNames(chosen), isMain: true),
+            ListFilter("App", "app", known: request.appNames(status), isMain: true),
+        ].compactMap(\.self)
+        let others = [
+            ListFilter(
+                "Last error", "reason", placeholder: "ServiceUnavailable or Too*",
+                known: status.reasons(["retried", "deferred"])),
+            ListFilter("Fair key", "fair"), ListFilter("Label", "label", placeholder: "country=de"),
+            ListFilter("Token", "token"), ListFilter("Key", "key"), ListFilter("Topic", "topic"),
+        ]
+        let text = request.visitor.seesContent ? [ListFilter("Text in the job", "match")] : []
+        let last = [ListFilter("Due before", "due_before", placeholder: "2h"), ListFilter.counted(JobRow.self)]
+        return request.filters(
+            ["jobs"], main + others + text + ListFilter.range("Enqueued") + last, keeping: ["state", "order"])
     }
 
     /// The numbers of jobs of some queues by state, from the status.
@@ -134,29 +147,9 @@ struct JobsPage: DashboardPage {
         }
     }
 
-    private static func filters(
-        _ request: PageRequest, _ queues: [String], _ status: FleetStatus, _ campaigns: [String]
-    ) -> [ListFilter] {
-        let main = [
-            ListFilter.queue(queues), ListFilter("ID", "id", isMain: true),
-            ListFilter("Campaign", "campaign", known: campaigns, isMain: true),
-            ListFilter("App", "app", known: request.appNames(status), isMain: true),
-        ].compactMap { $0 }
-        let text = request.visitor.seesContent ? [ListFilter("Text in the job", "match")] : []
-        return main + [
-            ListFilter(
-                "Last error", "reason", placeholder: "ServiceUnavailable or Too*",
-                known: status.reasons(["retried", "deferred"])),
-            ListFilter("Fair key", "fair"), ListFilter("Label", "label", placeholder: "country=de"),
-            ListFilter("Token", "token"), ListFilter("Key", "key"), ListFilter("Topic", "topic"),
-        ] + text + ListFilter.range("Enqueued") + [
-            ListFilter("Due before", "due_before", placeholder: "2h"), ListFilter.counted(JobRow.self),
-        ]
-    }
-
     private static func empty(_ request: PageRequest, _ totals: ListTotals) -> HTML {
         guard totals.isLast, !totals.isFiltered, totals.seen == 0 else {
-            return Elements.empty("\(totals.sentence)", "")
+            return Elements.empty("\(totals.sentence)")
         }
         return Elements.empty(
             request.query["state"] == nil ? "There are no jobs." : "There are no \(request.query["state"]) jobs.",
@@ -222,7 +215,7 @@ struct JobPage: DashboardPage {
     static func find(_ request: PageRequest) async throws -> (row: JobRow, queue: QueueSource) {
         let queue = try await request.site.data.queue(request.parameters("queue") ?? "")
         let key = request.parameters("key") ?? ""
-        var filter = try JobFilter(Form([("key", key)]), now: 0)
+        var filter = try JobFilter(Fields([("key", key)]), now: 0)
         // Starts with the state that the list showed, because the job was there a moment ago.
         if let state = request.query["state"].flatMap(StoredJob.State.init) { filter.states = [state] }
         let jobs = try await request.source.fleet.jobs(of: queue.keys)

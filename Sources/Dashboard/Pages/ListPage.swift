@@ -129,7 +129,7 @@ struct ListPlace: Equatable {
     private(set) var back: [Start] = []
 
     /// Reads the fields of a URL. Malformed earlier pages are ignored.
-    init(_ query: Form) {
+    init(_ query: Fields) {
         guard let cursor = query["after"] else { return }
         start = Start(cursor, seen: query["seen"].flatMap { Int($0) } ?? 0)
         back = query.all("back").suffix(Self.maximumBack).compactMap { Start($0) }
@@ -275,7 +275,7 @@ extension PageRequest {
             : "<p class=\"notice\">\(searched), as many as are found in a few seconds. The rest is not counted.</p>"
         let list = Elements.list(
             "Numbers of \(Row.things)", [.init("Number", .number)] + groups.map { .init("\($0)", .key) }, rows,
-            empty: Elements.empty("Nothing to count.", ""))
+            empty: Elements.empty("Nothing to count."))
         return "\(notices(part.unread))\(more)\(list)"
     }
 
@@ -316,7 +316,7 @@ extension PageRequest {
         guard next != nil || !place.isFirst else { return "" }
         return """
             <nav class="pager" aria-label="Pages of the list">\
-            \(link(place.isFirst ? nil : ListPlace(Form()), "", "First page"))\
+            \(link(place.isFirst ? nil : ListPlace(Fields()), "", "First page"))\
             \(link(place.previous, " rel=\"prev\"", "Previous page"))\
             \(link(next, " rel=\"next\"", totals.rows < Self.rows ? "Search further" : "Next page"))</nav>
             """
@@ -366,24 +366,4 @@ extension PageRequest {
     /// The field for the maximum rate of an action.
     static let rate: HTML =
         "<label>Per second<input name=\"rate\" type=\"number\" min=\"1\" placeholder=\"unlimited\"></label>"
-}
-
-/// Limits the searches through whole queues, because they have no time limit.
-final class WholeSearches: Sendable {
-    /// The maximum numbers of simultaneous searches: of one visitor, and of all visitors.
-    static let (ofVisitor, all) = (4, 16)
-
-    private let running = Shares(ofVisitor: ofVisitor, all: all)
-
-    /// Runs a search.
-    /// - Throws: ``WebError`` if too many are running.
-    func run<Found>(for visitor: Visitor, _ search: () async throws -> Found) async throws -> Found {
-        guard running.take(1, for: visitor) == nil else {
-            throw WebError(
-                .tooManyRequests, "too many searches of whole queues are in progress; try again when one has ended",
-                retryAfter: 5)
-        }
-        defer { running.giveBack(1, for: visitor) }
-        return try await search()
-    }
 }

@@ -7,7 +7,7 @@ struct OverviewPage: DashboardPage {
     let path = "/"
     let section = Section.overview
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
@@ -277,7 +277,7 @@ struct QueuesPage: DashboardPage {
     let path = "/queues"
     let section = Section.queues
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
@@ -322,7 +322,7 @@ struct QueuePage: DashboardPage {
     let path = "/queues/{queue}"
     let section = Section.queues
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("queue") ?? ""

@@ -7,7 +7,7 @@ struct RedisPage: DashboardPage {
     let path = "/redis"
     let section = Section.redis
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()

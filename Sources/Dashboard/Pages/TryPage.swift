@@ -119,8 +119,8 @@ enum JobPreview {
             }
             // Without scripts, the browser shows this as a page.
             return Response.page(
-                await site.html(
-                    PageContent(title: "Check", main: html), in: .composer, PageRequest(site, request, context)))
+                await PageFrame(request: PageRequest(site, request, context)).html(
+                    PageContent(title: "Check", main: html), in: .composer))
         }
     }
 

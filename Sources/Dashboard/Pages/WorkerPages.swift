@@ -45,8 +45,6 @@ struct WorkerCondition {
         }
     }
 
-    static func heartbeat(_ silenceMs: Int64?) -> String { silenceMs.map { "\(Words.duration($0)) ago" } ?? "–" }
-
     static func lease(_ leftMs: Int64) -> String {
         leftMs >= 0 ? "\(Words.duration(leftMs)) left" : "ended \(Words.duration(-leftMs)) ago"
     }
@@ -56,7 +54,7 @@ struct WorkersPage: DashboardPage {
     let path = "/workers"
     let section = Section.workers
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let status = try await request.site.data.fleetStatus()
@@ -108,7 +106,7 @@ struct WorkersPage: DashboardPage {
     }
 
     static func heartbeat(_ silenceMs: Int64?, isLate: Bool) -> HTML {
-        let text = WorkerCondition.heartbeat(silenceMs)
+        let text = silenceMs.map { "\(Words.duration($0)) ago" } ?? "–"
         return isLate ? Elements.label(text, .bad) : "\(text)"
     }
 
@@ -128,7 +126,7 @@ struct WorkerPage: DashboardPage {
     let path = "/workers/{worker}"
     let section = Section.workers
 
-    func isLive(_ query: Form) -> Bool { true }
+    func isLive(_ query: Fields) -> Bool { true }
 
     func content(_ request: PageRequest) async throws -> PageContent {
         let name = request.parameters("worker") ?? ""

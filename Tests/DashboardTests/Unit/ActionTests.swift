@@ -31,14 +31,14 @@ struct ActionTests {
             ("pause-queue", "queue=q&reason=x&scope=all", "queue=q reason=x scope=all"),
         ])
     func chosen(name: String, form: String, expected: String) throws {
-        let fields = try Self.action(name).chosen(Form(form)).without([]).map { "\($0.name)=\($0.value ?? "")" }
+        let fields = try Self.action(name).chosen(Fields(form)).without([]).map { "\($0.name)=\($0.value ?? "")" }
         #expect(fields.sorted().joined(separator: " ") == expected)
     }
 
     @Test("an empty selection is refused", arguments: ["change-jobs", "change-dead-letters", "remove-invalid-tokens"])
     func nothingSelected(name: String) throws {
         #expect(throws: WebError.self) {
-            try Self.action(name).chosen(Form("scope=selected&filter_reason=x&action=delete"))
+            try Self.action(name).chosen(Fields("scope=selected&filter_reason=x&action=delete"))
         }
     }
 

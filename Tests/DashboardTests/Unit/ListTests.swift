@@ -7,13 +7,13 @@ import Testing
 
 @Suite("Lists of the dashboard")
 struct ListTests {
-    private static func url(_ place: ListPlace) -> Form {
-        Form(place.query.map { ($0.name, $0.value ?? "") })
+    private static func url(_ place: ListPlace) -> Fields {
+        Fields(place.query.map { ($0.name, $0.value ?? "") })
     }
 
     @Test("the pages of a list lead forward and, through their URLs, back to the first")
     func forwardAndBack() throws {
-        var place = ListPlace(Form())
+        var place = ListPlace(Fields())
         #expect(place.isFirst && place.previous == nil && place.query.isEmpty)
         for number in 1...5 {
             place = ListPlace(Self.url(place.next("default|retry@\(number) 0 1", rows: 50)))
@@ -24,12 +24,12 @@ struct ListTests {
             #expect(place.start == .init("default|retry@\(number) 0 1", seen: number * 50))
         }
         let first = ListPlace(Self.url(try #require(place.previous)))
-        #expect(first.isFirst && first == ListPlace(Form()))
+        #expect(first.isFirst && first == ListPlace(Fields()))
     }
 
     @Test("a URL contains a limited number of earlier pages, and the page before the oldest of them is not known")
     func boundedBack() throws {
-        var place = ListPlace(Form())
+        var place = ListPlace(Fields())
         for number in 1...100 { place = place.next("c\(number)", rows: 1) }
         #expect(place.back.count == ListPlace.maximumBack && place.back.last?.cursor == "c99")
         for _ in 1...ListPlace.maximumBack { place = try #require(place.previous) }
@@ -43,7 +43,7 @@ struct ListTests {
             ("after=c&seen=9223372036854775807&back=&back=7%20b", "c", 1_000_000_000_000, 1),
         ] as [(String, String?, Int, Int)])
     func malformed(query: String, cursor: String?, seen: Int, back: Int) {
-        let place = ListPlace(Form(query))
+        let place = ListPlace(Fields(query))
         #expect(place.start == .init(cursor, seen: seen) && place.back.count == back)
         #expect(place.next("d", rows: 50).start.seen == seen + 50 || seen == 1_000_000_000_000)
     }
@@ -81,7 +81,7 @@ struct ListTests {
         let filters = [
             ListFilter("App", "app"), ListFilter("ID", "id"), ListFilter("State", "kind", choices: [("a", "Alpha")]),
         ]
-        let query = Form("app=shop&id=1&id=%3Cb%3E&kind=a&queue=q&after=c&seen=50&back=0")
+        let query = Fields("app=shop&id=1&id=%3Cb%3E&kind=a&queue=q&after=c&seen=50&back=0")
         let html = ListFilter.chips(filters, query) { fields in
             "/x?" + fields.map { "\($0.name)=\($0.value ?? "")" }.joined(separator: ";")
         }
@@ -92,7 +92,7 @@ struct ListTests {
                 "/x?app=shop;id=1;kind=a;queue=q", "/x?app=shop;id=1;id=&lt;b&gt;;queue=q", "/x?queue=q",
             ])
         #expect(html.text.contains("State <strong>Alpha</strong>") && !html.text.contains("<b>"))
-        #expect(ListFilter.chips(filters, Form("queue=q&app=")) { _ in "" }.isEmpty)
+        #expect(ListFilter.chips(filters, Fields("queue=q&app=")) { _ in "" }.isEmpty)
     }
 
     @Test("the number of jobs in some states is known only if the status has counted them")
@@ -229,7 +229,7 @@ struct ActivityTests {
             ("subject=Q249", 11), ("by=ben&action=resume&result=done", 50),
         ])
     func filter(query: String, count: Int) throws {
-        let filter = try ActivityPage.Filter(Form(query))
+        let filter = try ActivityPage.Filter(Fields(query))
         #expect(Self.entries.count(where: filter.matches) == count)
         #expect(filter.isEmpty == query.isEmpty)
     }
@@ -244,7 +244,7 @@ struct ActivityTests {
 
     @Test("an unknown action or result is a mistake", arguments: ["action=explode", "result=maybe"])
     func mistakes(query: String) {
-        #expect(throws: FieldMistake.self) { try ActivityPage.Filter(Form(query)) }
+        #expect(throws: FieldMistake.self) { try ActivityPage.Filter(Fields(query)) }
     }
 
     @Test("a page of actions ends with its last row, and the last page has no next one", arguments: [50, 100, 51])

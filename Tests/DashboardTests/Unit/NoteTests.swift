@@ -84,39 +84,35 @@ struct UndoTests {
         ("change-jobs", "action=cancel&id=x&app=shop", other, ""),
         ("change-jobs", "action=cancel&key=0123456789", other, ""), ("change-jobs", "action=discard&id=x", other, ""),
         ("change-jobs", "action=run&id=x", other, ""),
-        ("uncancel-jobs", "id=x", other, "change-jobs action=cancel id=x"),
+        ("uncancel-jobs", "id=x", other, "change-jobs id=x action=cancel"),
         ("add-invalid-tokens", "tokens=ab cd", added(["ab"]), "remove-invalid-tokens token=ab"),
         ("add-invalid-tokens", "tokens=ab", added([]), ""), ("add-invalid-tokens", "tokens=…", added(many), ""),
         ("remove-invalid-tokens", "token=ab", other, ""), ("change-dead-letters", "action=delete", other, ""),
         ("edit-and-requeue", "queue=q", other, ""), ("forget-devices", "tokens=ab", other, ""),
     ]
 
-    @Test("restores the former state, or is not offered")
-    func table() {
-        for (action, form, result, expected) in Self.table {
-            let undo = Undo(of: action, Form(form), result)
-            let words = undo.map { ([$0.action] + $0.fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
-            #expect(words ?? "" == expected, "\(action) \(form)")
-        }
+    private static func undo(_ action: String, _ form: String, _ result: ChangeResult) throws -> Undo? {
+        try #require(ActionKind.all.first { $0.name == action }).undo(Fields(form), result)
     }
 
-    @Test("is an action that exists")
-    func exists() {
-        for (action, form, result, _) in Self.table {
-            #expect(ActionKind.all.contains { $0.name == action })
-            guard let undo = Undo(of: action, Form(form), result) else { continue }
-            #expect(ActionKind.all.contains { $0.name == undo.action })
+    @Test("restores the former state with an action that exists, or is not offered")
+    func table() throws {
+        for (action, form, result, expected) in Self.table {
+            let undo = try Self.undo(action, form, result)
+            let words = undo.map { ([$0.action] + $0.fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
+            #expect(words ?? "" == expected, "\(action) \(form)")
+            #expect(undo.map { undo in ActionKind.all.contains { $0.name == undo.action } } ?? true)
         }
     }
 
     @Test("is not offered for an action without an effect, or with an error")
-    func noEffect() {
+    func noEffect() throws {
         var result = Self.pause()
         result.hasNoEffect = true
-        #expect(Undo(of: "pause-queue", Form("queue=q"), result) == nil)
+        #expect(try Self.undo("pause-queue", "queue=q", result) == nil)
         result.hasNoEffect = false
         result.parts[0].error = "no answer"
-        #expect(Undo(of: "pause-queue", Form("queue=q"), result) == nil)
+        #expect(try Self.undo("pause-queue", "queue=q", result) == nil)
     }
 }
 
@@ -247,12 +243,12 @@ struct NoticesTests {
 
     private static func run(
         _ site: Site, detail: String = "", back: String = "/jobs", _ isOpen: @escaping @Sendable () -> Bool
-    ) -> ChangeRun {
+    ) throws -> ChangeRun {
         let desk = Desk(site.source.fleet, person: "olga", via: .web) { _ in }
+        let kind = try #require(ActionKind.all.first { $0.name == "change-jobs" })
         return ChangeRun(
-            Slow(detail: detail, isOpen: isOpen), desk, of: "change-jobs", Form("action=cancel&id=x"),
-            owner: olga.formToken,
-            back: back)
+            Slow(detail: detail, isOpen: isOpen), desk, of: kind, Fields("action=cancel&id=x"),
+            owner: olga.formToken, back: back)
     }
 
     @Test("A viewer sees no whole token of a run, in no phase and in no link")
@@ -260,12 +256,12 @@ struct NoticesTests {
         let token = String(repeating: "0123456789abcdef", count: 4)
         try await Self.with { site in
             let gate = TestGate()
-            let run = Self.run(site, detail: " of \(token)", back: "/devices/\(token)") { gate.isOpen }
+            let run = try Self.run(site, detail: " of \(token)", back: "/devices/\(token)") { gate.isOpen }
             try await site.runs.start(run, isConfirmed: false) {}
             try await eventually { if case .ready = run.phase { true } else { false } }
             func check(_ words: String) async {
                 let content = ChangeRunPage.content(run, site, vic).text
-                let strip = await site.runStrip(for: vic).text
+                let strip = await Notices(site: site, visitor: vic).runs.text
                 for text in [content, strip, ChangeRunPage.back(run, site, vic)] {
                     #expect(!text.contains(token), "\(words)")
                 }
@@ -304,26 +300,28 @@ struct NoticesTests {
     func phases() async throws {
         try await Self.with { site in
             let gate = TestGate()
-            let run = Self.run(site) { gate.isOpen }
+            let run = try Self.run(site) { gate.isOpen }
             try await site.runs.start(run, isConfirmed: false) {}
             try await eventually { if case .ready = run.phase { true } else { false } }
             // Only the run's own page asks for the confirmation.
-            for visitor in [olga, otto, vic] { #expect(await !site.runStrip(for: visitor).text.contains("<li")) }
+            for visitor in [olga, otto, vic] {
+                #expect(await !Notices(site: site, visitor: visitor).runs.text.contains("<li"))
+            }
             #expect(run.confirm {})
             #expect(!run.confirm {})
             try await eventually { if case .running(1, _) = run.phase { true } else { false } }
             for visitor in [olga, otto, vic] {
-                let text = await site.runStrip(for: visitor).text
+                let text = await Notices(site: site, visitor: visitor).runs.text
                 #expect(
                     text.contains("1 of 3 cancelled") && text.contains("<progress") && text.contains("/runs/\(run.id)"))
             }
             gate.open()
             try await eventually { run.phase.hasEnded }
-            let own = await site.runStrip(for: olga).text
+            let own = await Notices(site: site, visitor: olga).runs.text
             #expect(own.contains("Done: cancelled 3 jobs.") && own.contains("<template>"))
             #expect(own.contains("/actions/uncancel-jobs"))
             for other in [otto, vic] {
-                let text = await site.runStrip(for: other).text
+                let text = await Notices(site: site, visitor: other).runs.text
                 #expect(text.contains("Done: cancelled 3 jobs.") && !text.contains("<form"))
             }
             #expect(!run.isInView(of: olga, at: .now + .seconds(61)))
@@ -333,12 +331,12 @@ struct NoticesTests {
     @Test("A run that is stopped before its confirmation is not in view, and changes nothing")
     func stopped() async throws {
         try await Self.with { site in
-            let run = Self.run(site) { true }
+            let run = try Self.run(site) { true }
             try await site.runs.start(run, isConfirmed: false) {}
             try await eventually { if case .ready = run.phase { true } else { false } }
             run.stop()
             #expect(run.phase.hasEnded && !run.isConfirmed && !run.confirm {})
-            #expect(await !site.runStrip(for: olga).text.contains("<li"))
+            #expect(await !Notices(site: site, visitor: olga).runs.text.contains("<li"))
             let content = ChangeRunPage.content(run, site, olga).text
             #expect(content.contains("nothing was changed") && !content.contains("data-back"))
         }
@@ -349,15 +347,17 @@ struct NoticesTests {
         try await Self.with { site in
             let undo = Undo("resume-queue", [("queue", "<q>")])
             let id = try #require(site.notes.add(Note("queue <q> is paused", undo: undo), for: olga))
-            #expect(await !site.notices(for: otto, note: id).text.contains("class=\"toast "))
-            let text = await site.notices(for: olga, note: id).text
+            #expect(await !Notices(site: site, visitor: otto).html(note: id).text.contains("class=\"toast "))
+            let text = await Notices(site: site, visitor: olga).html(note: id).text
             #expect(text.contains("Queue &lt;q&gt; is paused.") && text.contains("/actions/resume-queue"))
             #expect(text.contains("value=\"&lt;q&gt;\"") && text.contains("class=\"toast good\""))
-            #expect(await !site.notices(for: olga, note: id).text.contains("class=\"toast "))
+            #expect(await !Notices(site: site, visitor: olga).html(note: id).text.contains("class=\"toast "))
             for (error, tone) in [
                 (WebError(.conflict, "no"), "warning"), (WebError(.badRequest, "no"), "warning"),
                 (WebError(.internalServerError, "no"), "bad"),
-            ] { #expect(Note(error).html(site, olga).text.contains("class=\"toast \(tone)\"")) }
+            ] {
+                #expect(Notices(site: site, visitor: olga).toast(Note(error)).text.contains("class=\"toast \(tone)\""))
+            }
         }
     }
 }
