@@ -79,8 +79,8 @@ final class ConnectAttempts {
 
     // MARK: Waiting for a server
 
-    /// Waits until commands can be sent, while there is no server.
-    /// - Parameter resume: called once with `nil` if commands can be sent; otherwise with the reason, at once if the
+    /// Waits until there is a server for commands. Call it only while there is none.
+    /// - Parameter resume: called once, with `nil` when commands can be sent, or with the reason why they cannot. Called at once if the
     ///   login is refused or the client is closed.
     func wait(for timeout: TimeAmount, resume: @escaping (RedisError?) -> Void) {
         if isClosed { return resume(notConnected) }
@@ -122,7 +122,7 @@ struct RedisClientLog {
         }
     }
 
-    /// Logs a lost connection or a failed attempt: as a warning if it is the first for some time.
+    /// Logs a lost connection or a failed attempt, as a warning if `retry.isReported`.
     func failed(_ error: RedisError, _ retry: ReconnectState.Retry) {
         logger.log(
             level: retry.isReported ? .warning : .debug, "\(error.headline)",
@@ -132,7 +132,7 @@ struct RedisClientLog {
             ])
     }
 
-    /// Logs that another deployment has taken the place of the one that was known.
+    /// Logs that a different deployment now answers at the known addresses.
     func otherDeployment() {
         logger.error(
             "Redis is another deployment than before, at an address of the old one, which has not answered for a minute",

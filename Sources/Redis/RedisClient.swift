@@ -32,11 +32,10 @@ extension RedisSender {
 ///
 /// Use one client for pipelined commands and a second one for blocking commands, which delay all later commands.
 ///
-/// In a Cluster a client serves one slot, that of the key it was made with, and follows it. After `MOVED` it uses the
-/// new owner and sends it the refused commands, in the old order and before any newer ones, so that callers notice only
-/// the states. After `ASK` it sends the command to the named node, so answers may arrive in another order. The clients
-/// of a ``RedisClients`` share one connection to each node. A command that is refused otherwise (`TRYAGAIN`,
-/// `CLUSTERDOWN`, `LOADING`, `READONLY`, …) fails with that answer; its caller can repeat it.
+/// In a Cluster a client serves the slot of its key. After `MOVED` it switches to the slot's new owner: it sends the refused commands
+/// there, in their old order and before newer ones. Callers notice only the changes of state. After `ASK` it sends only that command to the
+/// named node, so answers may arrive in another order. The clients of a ``RedisClients`` share one connection to each node. A command that
+/// is refused otherwise (`TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `READONLY`, …) fails with that answer, and its caller can repeat it.
 ///
 /// Whenever a command fails without an answer, a `.ready` state follows once there is a server again.
 ///
@@ -234,8 +233,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     /// Handles the end of a connection; the commands lost with it have not failed yet.
     private func lost(_ link: ServerLink, _ error: RedisError) {
-        // A server that is no longer current gets no more commands. Its lost commands must fail before the next server
-        // is current.
+        // The lost commands of a retired server must fail before the next server becomes current, so it is dropped later.
         if route.retired === link { return eventLoop.execute { self.dropRetired(link) } }
         switch route.lost(link) {
         case .ofServer:
@@ -250,7 +248,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     private func attemptFailed(_ error: RedisError) {
         tryAgain(because: error)
-        // These commands were refused and not executed; their callers decide about waiting further.
+        // These commands were refused and not executed. Their callers decide if they repeat them.
         for request in route.giveUpKept() {
             request.completion(.failure(request.redirectedBy.map(RedisError.server) ?? notConnected))
         }
@@ -264,8 +262,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     // MARK: Redirections
 
-    /// The time that a server has to answer what it was sent after the client has left it. Blocking commands there are
-    /// not waited for.
+    /// The time for a retired server to answer the commands in flight. Blocking commands are cut off.
     private static let retirementTime: TimeAmount = .seconds(1)
 
     private func transmit(_ command: RedisCommand, _ request: RedisRequest, over link: ServerLink) {
@@ -306,7 +303,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
         guard let command = request.command else { return request.completion(.failure(.server(error))) }
         route.asks()
         nodes.ask(node, command, timeout: request.timeout) { result in
-            // If it was not executed, the caller can repeat it, as after any refusal.
+            // `nil` means that the command was not executed. Its caller can repeat it, as after any refusal.
             self.asked(result ?? .failure(.server(error)), for: request)
         }
     }
@@ -350,7 +347,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     // MARK: The master
 
-    /// Follows the Sentinels: after a failover they know of it, but the old master does not, and would not report it.
+    /// Follows the announcements of the Sentinels, because an old master does not know of a failover and would not report it.
     private func watchMaster() {
         guard case .sentinel = topology else { return }
         discovery.listen(
@@ -387,9 +384,9 @@ extension RedisClient {
 
     /// Sends two commands, one directly after the other on the same connection.
     ///
-    /// For `WAIT`, which counts the replicas that have received the writes of its own connection; on another connection
-    /// the number may be too high. So neither command is redirected: in a Cluster, a command whose slot has moved fails
-    /// with `MOVED` or `ASK`, and the caller repeats both when the client is ready again.
+    /// Used for `WAIT`, which counts the replicas that have received the writes of its own connection. On another connection the number may
+    /// be too high. So neither command follows a redirection: in a Cluster, a command fails with `MOVED` or `ASK` if its slot has moved,
+    /// and the caller repeats both when the client is ready again.
     /// - Parameter deadline: the timeout of each answer.
     /// - Returns: the answer to the first command, and the result of the second.
     /// - Throws: `RedisError` of the first.

@@ -10,19 +10,19 @@ final class RESPDecoder {
         let reason: String
     }
 
-    /// The maximum number of bytes to feed at once. After each reply of 1 KiB or more, hiredis moves the rest to the
-    /// front of its buffer; small portions keep the cost of that from growing with the square of the bytes read.
+    /// The maximum number of bytes to feed at once. After each reply of 1 KiB or more, hiredis moves the rest of its buffer to the front.
+    /// With large portions, that cost would grow with the square of the bytes read.
     static let portion = 16 * 1024
 
-    /// The capacity that the reader keeps; more is freed after use. Replies of 100 KB are normal and do not come near
-    /// it, because a reply uses the buffer only until its strings are complete; strings of 16 MiB are the exception.
+    /// The reader keeps a buffer of up to this size, and frees a larger one after use. Replies of 100 KB stay far below it, because the
+    /// buffer holds a string only until the string is complete. Only strings of many MiB exceed it.
     private static let keptCapacity = 1 << 20
 
-    /// The argument of hiredis' callbacks, by way of `visit`; both must outlive the reader.
+    /// hiredis passes it to each callback, through `visit`. Both must outlive the reader.
     private let builder: UnsafeMutablePointer<RESPReplyBuilder>
     private let visit: UnsafeMutablePointer<CHiredisVisit>
     private var current: UnsafeMutablePointer<redisReader>?
-    /// The maximum number of bytes that the reader has held, which is what its buffer has room for; 0 once it is freed.
+    /// The most bytes that the reader has held, which is the size of its buffer; 0 after the buffer was freed.
     private(set) var peak = 0
 
     init() {
@@ -39,7 +39,7 @@ final class RESPDecoder {
         visit.deallocate()
     }
 
-    /// Accepts bytes, preferably at most `portion`; then call `next` for the replies that they complete.
+    /// Accepts bytes, preferably at most `portion` of them. Call `next` afterwards, until it returns `nil`.
     func feed(_ bytes: UnsafeRawBufferPointer) throws(Violation) {
         let reader = try self.reader()
         guard reader.pointee.len + bytes.count <= RESPReplyBuilder.maximumSize else {

@@ -72,8 +72,7 @@ public struct RESPReply: Sendable {
         /// The number of children of an array; 0 for other elements.
         public var count: Int { node.kind == .array ? node.value : 0 }
 
-        /// A child of an array. Constant time if no child is a non-empty array; otherwise walks over the preceding
-        /// children.
+        /// A child of an array. If a child is a non-empty array, this walks over the preceding children; otherwise it takes constant time.
         ///
         /// - Precondition: `position` is from 0 to `count - 1`.
         public subscript(position: Int) -> Element {
@@ -103,8 +102,8 @@ public struct RESPReply: Sendable {
             return Element(reply: reply, index: index)
         }
 
-        /// Takes the bytes of all children that are left; `nil` if one has none. Without an element for each, whose copies
-        /// would cost as much as the bytes.
+        /// Returns the bytes of all remaining children; `nil` if a child has no bytes. It makes no `Element`s, because their copies would
+        /// cost as much as the bytes.
         public mutating func takeBytes() -> [ByteBuffer]? {
             var all: [ByteBuffer] = []
             all.reserveCapacity(left)

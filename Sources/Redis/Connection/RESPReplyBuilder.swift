@@ -61,7 +61,7 @@ struct RESPReplyBuilder {
         close()
     }
 
-    /// Records that an element is complete, and with it the arrays that it completes.
+    /// Records that an element is complete. This may also complete the arrays around it.
     private mutating func close() {
         while !open.isEmpty {
             open[open.count - 1].missing -= 1

@@ -14,20 +14,20 @@ struct ReconnectState {
     /// The consequence of a failed attempt or a lost connection.
     struct Retry: Equatable {
         let delay: TimeAmount
-        /// True to log it: the first one, and then one per `reportInterval`, even across outages.
+        /// True if it should be logged: the first failure, then at most one per `reportInterval`, even across outages.
         let isReported: Bool
         /// The number of failed attempts since the last connection.
         let failures: Int
     }
 
-    /// An outage that has ended, and whose beginning was reported.
+    /// An outage that was reported and has ended.
     struct Recovery: Equatable {
         let after: TimeAmount
         let failures: Int
     }
 
     static let reportInterval: TimeAmount = .seconds(30)
-    /// The longest wait after a server that answered, but was not the right one.
+    /// The maximum wait after a server has answered but is not the right one, such as a replica.
     static let afterAnswer: TimeAmount = .seconds(1)
 
     private(set) var phase: Phase = .idle
@@ -46,7 +46,7 @@ struct ReconnectState {
     }
 
     /// Returns the error of a command that cannot be sent.
-    /// - Parameter address: the server's.
+    /// - Parameter address: the server's address, for the error.
     func notConnected(address: String) -> RedisError {
         let reason =
             switch lastError {

@@ -14,7 +14,7 @@ public struct RedisAccess: Sendable, Equatable {
     public var usesTLS = false
     var isOfSentinels = false
 
-    /// The settings from which the user and the password come, in words.
+    /// The settings that contain the user and the password, for errors.
     var source: String {
         switch (passwordFile, isOfSentinels) {
         case (let file?, false): "the user in the Redis URL and the password in \(PathText.shown(file))"

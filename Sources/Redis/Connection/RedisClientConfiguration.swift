@@ -6,18 +6,18 @@ import TLS
 public struct RedisClientConfiguration: Sendable {
     /// The timeout for connecting, and again for logging in.
     public var connectTimeout: TimeAmount = .seconds(5)
-    /// The timeout of an answer, after which the connection is replaced. `nil` for none: for clients that send only
-    /// blocking commands, each with its own deadline.
+    /// The timeout of an answer. When it expires, the connection is replaced. `nil` for clients that send only blocking commands, each with
+    /// its own deadline.
     public var commandTimeout: TimeAmount? = .seconds(5)
     /// The waits between attempts to connect.
     public var backoff = Backoff(first: .milliseconds(50), longest: .seconds(5))
-    /// The timeout for connecting to a Sentinel or a Cluster node during a search for the server, and again for its
-    /// answer: short, because there are others.
+    /// The timeout for connecting to a Sentinel or Cluster node in a search for the server, and again for its answer. It is short because
+    /// other nodes can be asked.
     public var askTimeout: TimeAmount = .seconds(2)
-    /// The interval at which a Sentinel is asked for the current master, with a jitter of a fifth. Sentinels announce
-    /// failovers themselves; this covers lost announcements.
+    /// The time between questions to a Sentinel for the current master, with a jitter of a fifth. Sentinels announce failovers; the
+    /// questions are for lost announcements.
     public var refreshInterval: TimeAmount = .seconds(30)
-    /// The interval at which a Sentinel or a node of a Cluster is asked for the others, with a jitter of a fifth.
+    /// The time between questions to a Sentinel or Cluster node for the other ones, with a jitter of a fifth.
     public var seedInterval: TimeAmount = .minutes(5)
     /// The source of announcements of a new master; `nil` for a separate ``MasterWatch``. The clients of a process
     /// should share one, because each holds a connection to a Sentinel.

@@ -29,7 +29,7 @@ public struct RedisCommand: Sendable {
         for argument in rest { append(argument) }
     }
 
-    /// Makes arguments that are collected before their command is made; see ``append(contentsOf:)``.
+    /// Makes a list of arguments without a command, for ``append(contentsOf:)``.
     public init() { arguments = ByteBuffer() }
 
     /// The number of arguments, including the command's name.

@@ -108,7 +108,7 @@ final class RedisConnection: LoopBound, @unchecked Sendable {
         end(.connectionLost(address: address, sent: pending.count > 0, reason: reason))
     }
 
-    /// One timer for all commands: set for the first one, it finds the next deadline only when it fires.
+    /// Starts the one timer for all commands. It looks for the next deadline only when it fires, so a command needs no timer of its own.
     private func startTimer(for deadline: NIODeadline) {
         if let timer {
             guard deadline < timer.deadline else { return }
@@ -204,8 +204,7 @@ struct PendingCommands {
         unsent = 0
     }
 
-    /// Removes and returns the command that the answer just read belongs to; `nil` if no sent command waits for an
-    /// answer.
+    /// Removes and returns the oldest sent command, to give it its answer; `nil` if there is none.
     mutating func answered() -> Entry? {
         guard entries.count > unsent else { return nil }
         return entries.popFirst()

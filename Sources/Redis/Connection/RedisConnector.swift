@@ -31,9 +31,8 @@ struct RedisConnector {
         }
     }
 
-    /// Connects. Resolves the name and reads the files of the password and the certificates each time, so that
-    /// failovers by DNS, new passwords and new certificates take effect. Another thread reads them: the file system may be
-    /// a network's.
+    /// Connects. Resolves the name and reads the files of the password and the certificates each time, so that failovers by DNS, new
+    /// passwords and new certificates take effect. Another thread reads the files, because the file system may be remote.
     ///
     /// - Parameters:
     ///   - timeout: the timeout for connecting, and again for logging in.
@@ -59,7 +58,7 @@ struct RedisConnector {
         }
     }
 
-    /// - Parameter endpoint: with its password read.
+    /// - Parameter endpoint: the endpoint with the password from its file.
     private func connect(
         to endpoint: RedisEndpoint, _ context: TLSContext?, timeout: TimeAmount,
         completion: @escaping (Result<RedisConnection, RedisError>) -> Void
@@ -76,8 +75,8 @@ struct RedisConnector {
                     guard case .failure(.connect) = result, connection.ended != nil, tls == nil else {
                         return completion.value(result.mapError { Self.naming(address, of: endpoint, in: $0) })
                     }
-                    // What the server said before it closed the connection was lost with it, if a command was sent
-                    // after that: a server without a place for another client does not read any.
+                    // A server with too many clients sends an error and closes, without reading. Because commands were sent, the kernel may
+                    // have dropped that error. So read it over a new connection that sends nothing.
                     greeting(of: endpoint).assumeIsolated().whenSuccess { greeting in
                         let error = RedisHandshake.refused(greeting, address: endpoint.address)
                         completion.value(
@@ -128,7 +127,7 @@ struct RedisConnector {
         }
     }
 
-    /// The time in which a server says why it refuses a connection.
+    /// The time to wait for the line that explains a refused connection.
     private static let greetingTime = TimeAmount.milliseconds(300)
 
     /// Connects without sending anything, and returns the first line that the server sends; empty if it sends none.
@@ -190,7 +189,7 @@ struct RedisConnector {
         return .connect(address: address, reason: RedisError.reason(of: error))
     }
 
-    /// Adds the address that was used to an error.
+    /// Adds the address of the attempt to an error.
     private static func naming(
         _ address: SocketAddress?, of endpoint: RedisEndpoint, in error: RedisError
     ) -> RedisError {

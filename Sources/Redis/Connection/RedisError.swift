@@ -9,7 +9,7 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     public let message: String
 
     public init(text: String) {
-        // Redis repeats the arguments of unknown commands, and those are payloads or a password.
+        // Redis repeats the arguments of unknown commands, which may be payloads or a password.
         let end = text.firstRange(of: ", with args beginning with:")?.lowerBound ?? text.endIndex
         message = String(Self.refusal(ofScript: text) ?? Self.withoutPlace(text[..<end]))
         let word = message.prefix { $0 != " " }
@@ -18,7 +18,7 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
 
     public var description: String { message }
 
-    /// What an operator can do about its cause; `nil` if nothing is known. Ends the sentence "…: ".
+    /// The step that an operator can take; `nil` if none is known. It follows the message and a colon.
     public var advice: String? {
         let isRefusedAtAccept = message.contains("max number of clients")
         return switch prefix {
@@ -76,7 +76,7 @@ public enum RedisError: RedisFailure, Sendable, Equatable {
     case server(RedisServerError)
     /// The peer does not follow the Redis protocol; the command may have been executed.
     case protocolViolation(address: String, reason: String)
-    /// Redis refused the user or the password, or requires one. `source` is where they come from, in words.
+    /// Redis refused the user or the password, or requires one. `source` names the settings that contain them.
     case authentication(address: String, reply: RedisServerError, source: String)
     /// No connection could be made.
     case connect(address: String, reason: String)
@@ -97,7 +97,7 @@ public enum RedisError: RedisFailure, Sendable, Equatable {
         if case .server = self { true } else { false }
     }
 
-    /// The problem, where it occurred, and what to do.
+    /// The problem, the server and the remedy.
     public var description: String {
         switch self {
         case .notConnected(let address, let reason):

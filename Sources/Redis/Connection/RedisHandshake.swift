@@ -7,8 +7,8 @@ struct RedisHandshake {
         case authenticate
         case select
         case setName
-        /// A connection is ready only when a command has worked. Without password, database and name, this is the first
-        /// one: a server that requires a password or is still loading reports that here.
+        /// A connection is ready only after a command has succeeded. Without password, database and name, `PING` is the first command. So a
+        /// server that requires a password or is still loading reports that here.
         case ping
     }
 
@@ -70,8 +70,7 @@ struct RedisHandshake {
         case (.authenticate, "ERR") where error.message.contains("AUTH") || error.message.contains("password"):
             return .authentication(address: address, reply: error, source: access.source)
         case (.setName, "ERR"), (.setName, "NOPERM"), (.ping, "NOPERM"):
-            // The name is optional, so a proxy or an ACL may refuse it; and a user who may not PING can still do the
-            // work.
+            // The name is optional, so it does no harm if a proxy or an ACL refuses it. A user who may not PING can still do the work.
             return nil
         case (.ping, "MISCONF"):
             // A server that cannot write to its disk refuses writes and PING, but answers everything else.
@@ -87,14 +86,14 @@ struct RedisHandshake {
 
     static func answered(_ error: RedisServerError) -> String { RedisError.server(error).description }
 
-    /// Returns the failure of a connection that the server closed, with what it had said before anything was sent.
+    /// Returns the error of a connection that the server refused with this first line; `nil` if the line is not an error.
     static func refused(_ greeting: String, address: String) -> RedisError? {
         guard greeting.hasPrefix("-") else { return nil }
         return .connect(address: address, reason: answered(RedisServerError(text: String(greeting.dropFirst()))))
     }
 
-    /// A TLS port closes the connection after plain commands, and so does a proxy without a server; a plain port waits
-    /// for the end of what it reads as a command.
+    /// A TLS port closes the connection after plain commands, and so does a proxy without a server. A plain port takes a TLS greeting for
+    /// an unfinished command, and waits for its end.
     private var lostHint: String {
         "; if a proxy listens there, check that it has a server; if the server wants TLS there, use rediss://"
     }

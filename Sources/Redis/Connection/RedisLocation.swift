@@ -7,8 +7,8 @@ public enum RedisLocation: Sendable, Hashable {
     /// The absolute path of a Unix domain socket.
     case unixSocket(String)
 
-    /// Creates a location from a server's announcement. Without a host it is the sender's host
-    /// (`cluster-preferred-endpoint-type unknown-endpoint`); `?` means that the node has not announced its host name.
+    /// Creates a location from a server's announcement. An empty host means the sender's host (`cluster-preferred-endpoint-type
+    /// unknown-endpoint`). The host `?` means that the node has no host name to announce.
     init?(announced host: String?, port: Int?, by sender: RedisLocation) {
         guard let port, (1...65535).contains(port), host != "?" else { return nil }
         if let host, !host.isEmpty {

@@ -79,7 +79,7 @@ public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
     case database
     /// A Cluster has only database 0.
     case clusterDatabase
-    /// There is a user without a password, which is more likely a password without its colon.
+    /// There is a user without a password. It is more likely a password that lacks its colon.
     case userWithoutPassword
     /// There are both a password and a password file.
     case passwordTwice

@@ -6,9 +6,9 @@ import Sockets
 /// Learns from the Sentinels which server is the master, for all clients of a process, over one connection to a
 /// Sentinel.
 ///
-/// After a failover from a healthy master, the old one accepts writes for about ten more seconds. They are lost when a
-/// Sentinel makes it a replica. So clients must learn of the failover at once, and the old master does not report it.
-/// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
+/// After a failover from a healthy master, the old master accepts writes for about ten more seconds. These writes are lost when a Sentinel
+/// makes it a replica. So clients must learn of the failover at once, and the old master does not report it. (Source: Redis Sentinel
+/// documentation, "Pub/Sub messages" and `+convert-to-slave`.)
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`.
 public final class MasterWatch: LoopBound, @unchecked Sendable {
@@ -28,7 +28,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     private enum Inquiry {
         case none
         case inProgress
-        /// The answer to the current inquiry may be outdated.
+        /// In progress, but its answer may be outdated, so another inquiry follows.
         case underWayAndWanted
     }
 
@@ -49,7 +49,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     private var inquiry = Inquiry.none
     private var timer: Scheduled<Void>?
     private let logger: Logger?
-    /// The number of attempts to listen, since the last success.
+    /// The number of failed attempts to listen since the last success.
     private var failures = 0
     private let lastFailure = NIOLockedValueBox<String?>(nil)
 
@@ -75,7 +75,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     /// Reports the master to a client: at once, whenever it changes, and at intervals. Can be called from any thread.
     /// - Parameters:
     ///   - listener: identifies the client.
-    ///   - deployment: the client's, so that a watch that does not know it yet reports no other's master.
+    ///   - deployment: the client's deployment. A watch that knows none adopts it, so that it never reports another's master.
     ///   - onMaster: called on `eventLoop`.
     func add(
         _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
@@ -138,7 +138,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
             switch result {
             case .success:
                 watches()
-                // For changes before the subscription.
+                // The master may have changed before the subscription.
                 inquire()
                 schedulePing(over: connection)
             case .failure(let error):
@@ -160,7 +160,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     /// Records that no Sentinel announces anything.
     private func fails(_ error: RedisError, of seed: RedisLocation) {
         failures += 1
-        // The next one may be reachable.
+        // Another Sentinel may be reachable.
         guard failures >= discovery.search.seeds.count, failure == nil else { return }
         let reason = "no Sentinel announces failovers: \(refusal(error, of: seed).shortText)"
         lastFailure.withLockedValue { $0 = reason }

@@ -1,6 +1,6 @@
 /// The redirection that an error reply requests.
 ///
-/// In each of these cases the command was not executed.
+/// A redirected command was not executed.
 enum RedisRefusal: Equatable {
     /// None: the caller handles the answer.
     case none

@@ -1,13 +1,12 @@
 import NIOCore
 
-/// The server for a client's commands, and the answers still expected from others, without any I/O.
+/// The server for a client's commands, and the answers still expected from other servers, without any I/O.
 ///
 ///     between servers ──► serving ──► between servers …
 ///            └──────────────┴───────► closed
 ///
-/// A slot moves at one moment: the old node executes the first part of a pipeline and redirects the rest. The order of
-/// the pipeline is kept if the rest is sent to the new node before any newer commands, and if the new node gets nothing
-/// before the old one has answered all commands in flight.
+/// A slot moves at one moment: the old node executes the first part of a pipeline and redirects the rest. To keep the order, the rest is
+/// sent to the new node before newer commands, and only after the old node has answered all commands in flight.
 struct Route<Link: AnyObject> {
     private enum State {
         case serving(Link)
@@ -62,7 +61,7 @@ struct Route<Link: AnyObject> {
         if case .between(let between) = state { between.retired } else { nil }
     }
 
-    /// Returns the destination of a new command; keeps it if it must wait.
+    /// Returns the destination of a new command, and keeps the command if it must wait.
     mutating func send(_ request: RedisRequest) -> Destination {
         switch state {
         case .serving(let link):
@@ -169,8 +168,8 @@ struct Route<Link: AnyObject> {
 
 /// A command until it is answered, perhaps by another server than the first.
 struct RedisRequest {
-    /// The maximum number of redirections that a command follows; its caller then gets the redirection. Two nodes that
-    /// name each other must not keep the command forever.
+    /// The maximum number of redirections that a command follows before its caller gets the redirection. Otherwise two nodes that name each
+    /// other would keep the command forever.
     static let maximumRedirections = 5
 
     /// Kept only if the command may need to be sent again, as in a Cluster.

@@ -69,8 +69,8 @@ final class ServerDiscovery {
         follow(inquiry.beginInquiry())
     }
 
-    /// Asks the seeds at intervals, while there is a connection. They can all be replaced while it lasts, and must not
-    /// seem to be of another deployment then.
+    /// Asks the seeds at intervals while there is a connection. During a long connection all seeds may be replaced. Without these
+    /// questions, the new seeds would then seem to be another deployment.
     /// - Parameters:
     ///   - random: the source of jitter, from 0 to 1.
     ///   - isConnected: true while there is a connection.
@@ -131,8 +131,8 @@ final class ServerDiscovery {
         }
     }
 
-    /// Verifies the role: a Sentinel that does not know of a failover yet names the old master, which may be a replica
-    /// by now; and a URL of a single server may name a Sentinel.
+    /// Verifies the role. A Sentinel that does not know of a failover yet names the old master, which may be a replica by now. The URL of a
+    /// single server may name a Sentinel.
     private func verify(_ link: ServerLink, _ completion: @escaping NodeConnections.Completion) {
         if case .cluster = nodes.topology { return completion(.success(link)) }
         let isSingle = if case .single = nodes.topology { true } else { false }

@@ -19,15 +19,14 @@ struct ServerDiscoveryState {
         /// The server, if it knows one.
         var server: RedisLocation?
         var seeds: [RedisLocation]
-        /// The names that the deployment's servers gave themselves, which no other deployment has; empty if unknown.
+        /// The IDs of the deployment's servers, which no other deployment has; empty if unknown.
         var identity: Set<String> = []
         var reason = "it knows no server"
     }
 
     /// The maximum number of seeds, so that answers from the network cannot fill the memory.
     static let maximumSeeds = 1000
-    /// The time for which the servers that the last answer named are awaited, if another deployment answers at one of
-    /// their addresses.
+    /// The time until another deployment is accepted, if it answers at an address of the known one.
     static let patience: TimeAmount = .seconds(60)
 
     /// The seeds in the order of asking: the last one that worked, those that it named, and those of the URL, which can
@@ -38,9 +37,9 @@ struct ServerDiscoveryState {
     /// The name of the whole deployment, for errors that concern no single server.
     private let name: String
 
-    /// The deployment that answers must be of.
+    /// The known deployment. Answers of other deployments are refused.
     private(set) var deployment = RedisDeployment()
-    /// The time since when another deployment has answered at one of them.
+    /// The time of the first answer of another deployment at an address of the known one.
     private var replacedSince: NIODeadline?
     /// True if an answer of another deployment was accepted since this was last read.
     private var isReplaced = false
@@ -95,7 +94,7 @@ struct ServerDiscoveryState {
     mutating func answered(_ answer: Answer, at now: NIODeadline) -> Step {
         guard let asked else { return next() }
         if let refusal = recognize(answer, of: asked, at: now) {
-            // First, because it explains why the others are not enough.
+            // Listed first, because it explains why the search fails although this seed has answered.
             failures.insert(.connect(address: asked.address, reason: refusal), at: 0)
             askLast(asked)
             return next()
@@ -117,9 +116,8 @@ struct ServerDiscoveryState {
         return .connect(server)
     }
 
-    /// Compares an answer with the deployment that is known. A URL can have addresses that belong to another one by now,
-    /// and its jobs must not be sent with these credentials. A deployment that was set up again, at its old addresses, is
-    /// accepted after ``patience``.
+    /// Compares an answer with the known deployment. An address of the URL may belong to another deployment by now, whose jobs must not be
+    /// sent with these credentials. A deployment that was set up again at its old addresses is accepted after ``patience``.
     /// - Returns: the reason for refusing it; `nil` to accept it.
     private mutating func recognize(_ answer: Answer, of seed: RedisLocation, at now: NIODeadline) -> String? {
         let known = deployment.identity
@@ -150,7 +148,7 @@ struct ServerDiscoveryState {
         return isReplaced
     }
 
-    /// Adopts what another search, begun as a copy of this one, has learned about the deployment.
+    /// Adopts the seeds and the deployment that a copy of this search has found.
     mutating func learn(from other: ServerDiscoveryState) {
         // The order may have changed in the meantime.
         let kept = seeds.filter(other.seeds.contains)
@@ -234,11 +232,11 @@ struct ServerDiscoveryState {
     }
 }
 
-/// What distinguishes a Cluster, or the Sentinels of a master, from all others.
+/// The identity of a Cluster, or of the Sentinels of a master.
 struct RedisDeployment: Sendable, Equatable {
-    /// The names that its servers gave themselves; empty if unknown.
+    /// The IDs of its servers; empty if unknown.
     var identity: Set<String> = []
-    /// Its addresses: named by an answer, or of a seed that gave one.
+    /// The seeds that have answered, and the addresses that their answers named.
     var addresses: Set<RedisLocation> = []
 }
 
