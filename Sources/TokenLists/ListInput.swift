@@ -26,7 +26,7 @@ package final class ListInput {
     package func next() throws(TokenListFailure) -> UnsafeRawBufferPointer {
         guard hasBegun else {
             hasBegun = true
-            // A pipe can return a single byte.
+            // The signature of gzip has two bytes, and a pipe may return one.
             let count = try read(minimum: 2, into: raw)
             let first = UnsafeRawBufferPointer(rebasing: raw[..<count])
             guard first.starts(with: [0x1F, 0x8B]) else { return first }
@@ -63,7 +63,7 @@ package final class ListInput {
 private final class Inflation {
     private let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
     private let output = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 18, alignment: 16)
-    /// True after a member, and before the next one.
+    /// True after a member, until the next one begins.
     private var isBetween = false
 
     /// - Parameter first: the first bytes of the first member; they must stay valid until the next ones are read.

@@ -7,7 +7,7 @@ struct ListParser {
     enum Entry {
         /// The text of a token, which need not be valid.
         case token(UnsafeRawBufferPointer)
-        /// A line without a token, and why.
+        /// A line without a token, and the reason.
         case refused(String)
     }
 
@@ -21,7 +21,7 @@ struct ListParser {
 
     private let format: TokenListFormat
     private var table: TableParser?
-    /// The beginning of a line.
+    /// The beginning of a line whose end has not been read yet.
     private var pending: [UInt8] = []
     private var isTooLong = false
     private var line = 1
@@ -140,7 +140,7 @@ struct TableParser {
     private var pending: [UInt8] = []
     private var isInQuotes = false
     private var isTooLong = false
-    /// True after a quotation mark in the middle of a field: one before it was not closed, or not meant as one.
+    /// True if a field continues after its closing quotation mark.
     private var isBroken = false
     private var place = Place.start
     private var column = 0

@@ -12,7 +12,7 @@ package final class ListedTokens {
     package let tokens: UniqueTokens
     /// The number of lines that are not tokens.
     package private(set) var refused = 0
-    /// The number of tokens that are shorter than Apple's, such as user IDs of another column, and the first one's line.
+    /// The number of tokens that are shorter than Apple's, and the line of the first. They may be user IDs of another column.
     package private(set) var short: (count: Int, line: Int) = (0, 0)
 
     /// - Parameters:
@@ -85,7 +85,7 @@ package enum TokenListFormat: Equatable, Sendable {
     case member(String)
 }
 
-/// Why a list of device tokens cannot be used.
+/// The reason why a list of device tokens cannot be used.
 package struct TokenListFailure: Error, CustomStringConvertible {
     /// A sentence about the list, such as `it cannot be read: …`.
     package let description: String

@@ -1,13 +1,13 @@
 import CProcess
 import Glibc
 
-/// A temporary file without a name, which ends with the process, however that ends.
+/// A temporary file without a name. It disappears with the process, even if that crashes.
 package final class ScratchFile {
     private static let bufferSize = 1 << 18
 
     private let descriptor: Int32
     private let directory: String
-    /// Bytes that are not written yet or, after ``flush()``, those at ``windowStart``.
+    /// While writing, the bytes that are not in the file yet. After ``flush()``, bytes of the file, from ``windowStart`` on.
     private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferSize, alignment: 16)
     private var filled = 0
     private var windowStart = 0
@@ -26,7 +26,7 @@ package final class ScratchFile {
             return descriptor
         }
         let problem = errno
-        // A container's file system is often read-only.
+        // A container's file system is often read-only, so use memory.
         let memory = cprocess_memory_file("apns-worker")
         guard memory >= 0 else {
             let own = String(cString: strerror(errno))

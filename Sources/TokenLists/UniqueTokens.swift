@@ -2,11 +2,11 @@ import COpenSSL
 import Glibc
 import PrintableText
 
-/// Device tokens in the order in which they were added, each once, in files of a bounded memory.
+/// Device tokens in the order of their addition, each once. They are kept in files, so they need little memory.
 ///
-/// Tokens are added to one file in their order, and to another by parts of their hashes. At the end each part is
-/// compared in memory, and repetitions are marked. Only the marks, one bit per token, grow with the number of tokens.
-/// The comparison is of the whole tokens, so no token is mistaken for another.
+/// One file has the tokens in their order. The other has them in parts, by their hashes. At the end each part is read into memory, and
+/// repetitions are marked. Only these marks, one bit per token, grow with the number of tokens. Whole tokens are compared, not their
+/// hashes, so no token is mistaken for another.
 package final class UniqueTokens {
     /// The number of parts: a part of 100 million tokens has 100,000.
     private static let parts = 1024
@@ -15,7 +15,7 @@ package final class UniqueTokens {
 
     private let ordered: ScratchFile
     private var byPart: ScratchFile?
-    /// The blocks of each part that were not written yet, and the number of bytes in each.
+    /// The last block of each part, which is not written yet, and the number of bytes in it.
     private var blocks: UnsafeMutableRawBufferPointer
     private var filled = [Int](repeating: 0, count: parts)
     /// The positions of each part's blocks in the file, in blocks.
@@ -24,7 +24,7 @@ package final class UniqueTokens {
     /// One bit per added token: set for a repetition.
     private var repetitions: [UInt64] = []
 
-    /// The number of tokens that were added, and of those that are repetitions of others.
+    /// The number of added tokens, and of the repetitions among them.
     package private(set) var added = 0
     package private(set) var repeated = 0
     package var count: Int { added - repeated }
@@ -40,7 +40,7 @@ package final class UniqueTokens {
     /// True after the tokens of ``first``.
     private var isPastFirst = false
 
-    /// - Parameter directory: the directory of the files, which have no names, so that they end with the process.
+    /// - Parameter directory: the directory of the temporary files.
     package init(in directory: String) throws(TokenListFailure) {
         ordered = try ScratchFile(in: directory)
         byPart = try ScratchFile(in: directory)
@@ -65,7 +65,7 @@ package final class UniqueTokens {
         added += 1
     }
 
-    /// Writes the block of a part. The rest of it is zeros, which no record begins with.
+    /// Writes the block of a part, filled up with zeros. A record of length 0 is the end of the block.
     private func write(_ part: Int, to file: ScratchFile) throws(TokenListFailure) {
         let block = UnsafeMutableRawBufferPointer(
             rebasing: blocks[(part * Self.blockSize)..<((part + 1) * Self.blockSize)])
@@ -167,7 +167,7 @@ package final class UniqueTokens {
 
     // MARK: Reading
 
-    /// Lets the tokens of a share be read before the others, from the first one on, after ``finish()``.
+    /// Returns to the first token, and reads the tokens of a share before the others. Call it after ``finish()``.
     /// - Returns: the number of these tokens.
     @discardableResult
     package func putFirst(_ share: TokenShare) throws(TokenListFailure) -> Int {
@@ -218,7 +218,7 @@ package struct TokenShare: Sendable, Equatable {
     ///   - name: shares with different names are independent of each other.
     package init(percent: Double, name: String) {
         precondition(percent > 0 && percent < 100)
-        // Less than 2⁶⁴, because the largest double below 1 is.
+        // The product is less than 2⁶⁴, because the quotient is a double below 1.
         limit = UInt64(percent / 100 * 0x1p64)
         var name = name
         seed = name.withUTF8 { UnsafeRawBufferPointer($0).hash() }

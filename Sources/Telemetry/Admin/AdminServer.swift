@@ -31,8 +31,8 @@ public struct AdminServer: Service, CustomStringConvertible {
     public var port: Int { server.port }
     private let server: HTTPPort
 
-    /// Its own event loop answers even while all lanes are stuck. It lives as long as the process: a connection may
-    /// still use it when the port has been closed.
+    /// Its own event loop answers even while all lanes are stuck. It lives as long as the process, because a connection may still use it
+    /// after the port was closed.
     private static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
     /// Starts to listen.
@@ -123,7 +123,6 @@ private struct UnknownPaths: RouterMiddleware {
 
 /// The result of a probe of the process: its state, and the problems.
 public struct Probe: Sendable, Equatable {
-    /// A problem that the probe found.
     public struct Problem: Sendable, Equatable {
         public var sentence: String
         /// The duration of the problem in seconds.

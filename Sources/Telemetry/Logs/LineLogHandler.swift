@@ -64,7 +64,7 @@ public struct LineLogHandler: LogHandler {
 }
 
 extension LogOutput {
-    /// Returns the output to standard error. The end of the process waits up to a second until it is written.
+    /// Returns the output to standard error. At its end, the process waits up to a second until all lines are written.
     /// - Parameters:
     ///   - format: the configured format; `auto` is resolved here.
     ///   - environment: the process' environment, which identifies systemd's journal, and disables colors (`NO_COLOR`,
@@ -97,10 +97,9 @@ private enum AtExit {
     }
 }
 
-/// The destination of a log. Writing a line never waits: not for a reader that has stalled, nor for a slow disk.
+/// The destination of a log. Writing a line never waits for a stalled reader or a slow disk.
 ///
-/// Lines that cannot be written (a full or closed pipe, a full disk) are lost without further effects; their number is
-/// logged as soon as a line can be written again.
+/// Lines that cannot be written (a full or closed pipe, a full disk) are lost. Their number is logged once a line can be written again.
 public final class LogOutput: Sendable {
     public let format: LogFormat
     let isColored: Bool
@@ -125,7 +124,7 @@ public final class LogOutput: Sendable {
     public var lost: Int { lines.lost }
 
     /// Waits until all lines are written or lost.
-    /// - Parameter limit: the maximum time to wait for a reader that takes nothing.
+    /// - Parameter limit: the maximum time to wait for a stalled reader.
     public func flush(within limit: Duration) { lines.flush(within: limit) }
 
     func write(_ line: LogLine) { lines.append(line.bytes(format, isColored: isColored)) }

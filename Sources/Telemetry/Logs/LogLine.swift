@@ -2,8 +2,8 @@ import Glibc
 import Logging
 import PrintableText
 
-/// One line of a log in any of the formats. Whatever its contents, it stays one line and contains no control sequences
-/// for terminals: jobs' IDs and servers' answers come from other programs.
+/// One line of a log in any of the formats. It escapes line feeds and control sequences for terminals, because jobs' IDs and servers'
+/// answers come from other programs.
 struct LogLine {
     var time: LogTime
     var level: Logger.Level
@@ -161,7 +161,7 @@ struct LogLine {
         line.append(UInt8(ascii: "\""))
     }
 
-    /// Returns a text as it is shown: without what looks like a secret, and of a limited length.
+    /// Returns a text without anything that looks like a secret, cut to a limited length.
     private static func cut(_ text: String) -> String {
         let isLong = text.utf8.count > 2 * maximumLength
         let text = (isLong ? String(decoding: text.utf8.prefix(2 * maximumLength), as: UTF8.self) : text).withoutSecrets
@@ -212,8 +212,8 @@ public enum LogFormat: String, CaseIterable, Sendable {
         return Self.isJournal(environment["JOURNAL_STREAM"]) ? .journal : .json
     }
 
-    /// Returns true if standard error is the journal's stream. The variable alone does not show that: programs whose
-    /// output is redirected inherit it too (systemd.exec(5), "$JOURNAL_STREAM").
+    /// Returns true if standard error is the journal's stream. The variable alone is not enough: programs inherit it even if their output
+    /// is redirected (systemd.exec(5), "$JOURNAL_STREAM").
     private static func isJournal(_ stream: String?) -> Bool {
         var status = stat()
         guard let stream, fstat(STDERR_FILENO, &status) == 0 else { return false }

@@ -1,4 +1,4 @@
-/// A metric: its name, its kind, its help, and the labels by which its series differ.
+/// A metric: its name, kind, help and labels.
 public struct Metric: Sendable {
     public enum Kind: String, Sendable {
         /// Increases, from 0 at the start of the process.
@@ -32,7 +32,7 @@ public struct Metric: Sendable {
     /// The name without a counter's suffix.
     var family: String { kind == .counter ? String(name.dropLast("_total".count)) : name }
 
-    /// The unit that the name ends in, if it has one.
+    /// The unit at the end of the name, if there is one.
     var unit: String? { ["seconds", "bytes"].first { family.hasSuffix("_\($0)") } }
 }
 
@@ -51,7 +51,7 @@ public struct Exemplar: Sendable, Equatable {
 }
 
 public struct HistogramCounts: Sendable, Equatable {
-    /// The number of values in each bucket, and last of those above all bounds; not cumulative.
+    /// The number of values in each bucket, not cumulative. The last bucket has the values above all bounds.
     public var counts: [Int]
     public var sum: Double
     /// The latest exemplar of each bucket that has one.

@@ -2,16 +2,15 @@ import Glibc
 
 /// The metrics of a process: the answer to a scrape.
 ///
-/// Kept between scrapes: counters and histograms keep their values, and gauges must be set for each scrape. The number
-/// of series is bounded, because each costs memory here and in Prometheus: series beyond the limit are left out and
-/// counted.
+/// Between scrapes, counters and histograms keep their values, but gauges must be set for each scrape. The number of series is limited,
+/// because each costs memory here and in Prometheus. Further series are left out and counted.
 ///
 /// Source: Prometheus, "Exposition formats", text-based format, version 0.0.4; OpenMetrics 1.0.
 public struct MetricsPage: Sendable {
     public enum Format: Sendable, CaseIterable {
         /// Prometheus' text format.
         case text
-        /// OpenMetrics, which also has units, exemplars, and the time from which counters count.
+        /// OpenMetrics, which also has units, exemplars, and the start times of counters.
         case openMetrics
 
         public var contentType: String {
@@ -32,7 +31,7 @@ public struct MetricsPage: Sendable {
                 switch parts.first {
                 case "application/openmetrics-text":
                     let version = parts.dropFirst().first { $0.hasPrefix("version=") }?.dropFirst(8)
-                    // Version 0.0.1 was the same but for its name.
+                    // Version 0.0.1 differs only in its name.
                     guard version == nil || version == "1.0.0" || version == "0.0.1" else { continue }
                     quality[.openMetrics] = max(quality[.openMetrics] ?? 0, wanted)
                 case "text/plain", "text/*", "*/*": quality[.text] = max(quality[.text] ?? 0, wanted)
@@ -65,12 +64,12 @@ public struct MetricsPage: Sendable {
     /// The largest number of series that were left out of a page.
     public private(set) var dropped = 0
 
-    /// The time from which counters count, in seconds since 1970: the start of the process.
+    /// The start of the counters, in seconds since 1970: the start of the process.
     private let created: Double
 
     /// - Parameters:
     ///   - maximumSeries: the maximum number of series with labels; the number of others is fixed.
-    ///   - created: the time from which counters count, in seconds since 1970.
+    ///   - created: the start of the counters, in seconds since 1970.
     public init(maximumSeries: Int = Self.maximumSeries, created: Double = Self.started) {
         maximum = maximumSeries
         self.created = created

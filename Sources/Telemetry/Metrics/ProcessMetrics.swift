@@ -39,7 +39,7 @@ public enum ProcessMetrics {
         return fields.count > 19 ? startTime(ticks: fields[19]) : nil
     }()
 
-    /// The numbers that the kernel reports about the process, from field 3 on.
+    /// The numbers in `/proc/self/stat`, from field 3 on.
     private static var statusFields: [Double?] {
         // The command's name, which can contain anything, ends at the last parenthesis.
         guard let stat = contents("/proc/self/stat"), let end = stat.lastIndex(of: ")") else { return [] }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The datagram socket on which systemd receives notices of a service. See sd_notify(3).
+/// The datagram socket for notices to systemd. See sd_notify(3).
 public struct NotifySocket: Sendable {
     /// The reason why no notice can be sent.
     public struct Failure: Error, Equatable, CustomStringConvertible {

@@ -14,7 +14,7 @@ public struct ServiceNotices: Sendable {
     public init(isWatched: Bool) { self.isWatched = isWatched }
 
     /// Records that the configuration is being reloaded.
-    /// - Parameter microseconds: the monotonic clock, by which systemd distinguishes this reload from an earlier one.
+    /// - Parameter microseconds: the monotonic clock. It lets systemd distinguish this reload from an earlier one.
     public mutating func reloadBegan(at microseconds: UInt64) {
         guard phase == .working else { return }
         phase = .reloading
@@ -47,8 +47,7 @@ public struct ServiceNotices: Sendable {
 
     /// Returns the notices to send now, one per datagram.
     /// - Parameters:
-    ///   - hasStarted: true when the event loops run, even if Redis is unavailable: systemd would end a worker that
-    ///     only waits.
+    ///   - hasStarted: true when the event loops run, even if Redis is unavailable, because systemd would end a worker that only waits.
     ///   - isStuck: true while an event loop does not respond; the watchdog is then not notified.
     public mutating func messages(hasStarted: Bool, isStuck: Bool) -> [String] {
         if phase == .starting, hasStarted {

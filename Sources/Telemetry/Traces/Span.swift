@@ -1,10 +1,10 @@
 import NIOConcurrencyHelpers
 
-/// A span of a distributed trace: what happened to one notification for some time.
+/// A span of a distributed trace: a step in the life of one notification, with its start and end.
 ///
 /// Source: OpenTelemetry, "Tracing API", "Span".
 public struct Span: Sendable, Equatable {
-    /// The context of another span.
+    /// The IDs of a span.
     public struct Context: Sendable, Equatable {
         /// 32 lower-case hex digits.
         public var traceID: String
@@ -66,8 +66,8 @@ public struct Span: Sendable, Equatable {
     }
 }
 
-/// The spans that have ended and are not exported yet. Event loops add them, and never wait: spans that do not fit are
-/// counted and forgotten.
+/// The spans that have ended and are not exported yet. Event loops add spans without waiting. Spans that do not fit are dropped and
+/// counted.
 public final class SpanQueue: Sendable {
     public static let capacity = 10_000
 
