@@ -5,7 +5,7 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class AppPauses {
-    /// The orders of operators for an app.
+    /// The commands of operators for an app.
     public struct State: Sendable, Equatable {
         /// The pause; `nil` if the app is not paused.
         public var pause: PauseRecord?

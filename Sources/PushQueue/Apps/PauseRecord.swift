@@ -15,7 +15,7 @@ public struct PauseRecord: Sendable, Equatable, Encodable {
     /// True for a queue whose lanes must hand back the jobs that they have not submitted.
     public var handsBack = false
 
-    /// The members that programs see.
+    /// The members of its JSON for other programs.
     private enum CodingKeys: String, CodingKey { case reason, detail, since, by }
 
     public init(reason: String, detail: String? = nil, since: Int64? = nil, by: String? = nil) {
@@ -52,7 +52,7 @@ public struct PauseRecord: Sendable, Equatable, Encodable {
         explanation + (since.map { ", since \(utcTime($0 / 1000))" } ?? "") + ", until an operator resumes it"
     }
 
-    /// The record of an operator's pause.
+    /// The record as it is in Redis.
     public var json: ByteBuffer {
         var json = ByteBuffer(string: #"{"v":1"#)
         json.writeMember("reason", reason)

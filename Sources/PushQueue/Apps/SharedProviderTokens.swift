@@ -36,9 +36,9 @@ public final class SharedProviderTokens {
         case clocksDiffer(seconds: Int64)
     }
 
-    /// The age in seconds from which a token is replaced.
+    /// A token of this age is replaced, in seconds.
     public static let renewalAge: Int64 = 40 * 60
-    /// The time in seconds for which APNs accepts a token.
+    /// APNs accepts a token for this time, in seconds.
     private static let life = 60 * 60
     /// The maximum difference between the clocks, in seconds.
     private static let tolerance = 120

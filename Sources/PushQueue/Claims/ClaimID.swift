@@ -6,13 +6,13 @@ import Redis
 /// The number alone is ambiguous: a claim command that arrives late, or is repeated after a failover, puts another job
 /// under the same number. Because of the stamp, settling one of these jobs never ends the other.
 public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
-    /// From 1; 0 for no claim.
+    /// At least 1; 0 for no claim.
     public var number: Int
-    /// At most 15 letters and digits, which a string holds in place; that of a claim that replaces another has more.
+    /// At most 15 letters and digits, so that the string needs no allocation. A claim from ``rest(afterPart:)`` has more.
     public var stamp: String
 
     /// - Parameters:
-    ///   - number: from 1.
+    ///   - number: at least 1.
     ///   - stamp: as the claim script returned it.
     public init(number: Int, stamp: String) {
         self.number = number
@@ -32,8 +32,8 @@ public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// The field in Redis, `<number>.<stamp>`.
     public var description: String { "\(number).\(stamp)" }
 
-    /// Returns the claim that a job has once some of its notifications are settled.
-    /// - Parameter part: a number that no other part of the lane's jobs has.
+    /// Returns the job's claim after some of its notifications are settled.
+    /// - Parameter part: a number that the lane uses for no other part.
     public func rest(afterPart part: Int) -> ClaimID { ClaimID(number: number, stamp: "\(stamp)p\(part)") }
 }
 

@@ -10,7 +10,7 @@ public struct ClaimRequest: Sendable {
     public var join: Bool
     /// The version of the job commands that the lane knows; other versions are returned with the claim.
     public var knownCommands: String
-    /// The digest of the configuration by which the lane accepts jobs; `nil` while it accepts none.
+    /// The digest of the lane's ``ConfigurationDigest`` settings; `nil` while it accepts no jobs.
     public var configuration: ConfigurationDigest?
     /// True if the lane has met a job with `fair` or `urgent`: the queue sorts its jobs from then on.
     public var sort: Bool
@@ -40,7 +40,7 @@ public struct Claimed: Sendable {
     public var nextDue: Int64?
     /// True if the claim has looked for lanes whose leases have expired.
     public var hasLookedAround: Bool
-    /// Such a lane, whose claims should be reclaimed.
+    /// A lane whose lease has expired. Its claims should be reclaimed.
     public var expiredWorker: String?
     /// The number of dead letters that were evicted to stay within the limits.
     public var evicted: Int

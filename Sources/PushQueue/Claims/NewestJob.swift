@@ -3,18 +3,18 @@ import NIOCore
 import PushJob
 import Redis
 
-/// A job's claim to be the newest of its key, and the question whether it still is (docs/jobs.md, "Only the newest").
+/// A job with `replaces`: the key of its newest job, and its own value of this key (docs/jobs.md, "Only the newest").
 public struct NewestJob: Sendable {
-    /// The shortest time for which the key names the newest job, in milliseconds: an older one may wait for that long.
+    /// The minimum life of the key, in milliseconds. An older job may wait that long.
     public static let shortestLife: Int64 = 86_400_000
 
     public let key: ByteBuffer
     /// The value of the key while the job is the newest: its id or, for the jobs of a list of tokens, the name of their campaign.
     public let id: ByteBuffer
     public let campaign: ByteBuffer?
-    /// The milliseconds for which the key names it from now on.
+    /// The life of the key from now on, in milliseconds.
     public let life: Int64
-    /// True if a worker makes it the newest when it is due, because it has a `send_at`; false if its producer does.
+    /// True if a worker makes it the newest when it is due, because it has a `send_at`. Otherwise its producer does.
     public let isAnnounced: Bool
 
     /// - Parameter now: milliseconds since 1970.
@@ -25,41 +25,42 @@ public struct NewestJob: Sendable {
         self.id = job.text(id)
         campaign = job.campaignName
         isAnnounced = job.sendAt != nil
-        // An expiration can be in the year 9999.
+        // An expiration can be in the year 9999, so the life is limited.
         let end = job.expirationSecond(firstSeen: job.envelope.enqueued ?? now).map { $0 * 1000 - now } ?? 0
         life = min(max(Self.shortestLife, end), 400 * 86_400_000)
     }
 
-    /// Returns the command that reads what the keys of jobs hold.
+    /// Returns the command that reads the jobs' keys.
     public static func reading(_ jobs: [NewestJob], _ keys: QueueKeys) -> RedisCommand {
         var command = RedisCommand("MGET", expecting: jobs.count + 1, bytes: jobs.count * 48)
         for job in jobs { command.append(keys.newest(job.key)) }
         return command
     }
 
-    /// Returns the id of the job, or the campaign, that has replaced it; `nil` if none has.
-    /// - Parameter newest: what the key holds; `nil` for nothing.
+    /// Returns the id of the job, or the campaign, that has replaced it; `nil` if nothing has.
+    /// - Parameter newest: the value of the key; `nil` if it does not exist.
     public func replacement(by newest: ByteBuffer?) -> ByteBuffer? {
         newest.flatMap { $0 == id || $0 == campaign ? nil : $0 }
     }
 
-    /// Returns the jobs among these that their producer makes the newest, in their order: of two with one key the last counts.
+    /// Returns the jobs with `replaces` and without `send_at`, in their order. Their producer makes them the newest; of two jobs with one
+    /// key the last counts.
     public static func ofProducer(_ jobs: [ByteBuffer], now: Int64) -> [NewestJob] {
         jobs.compactMap { body in
-            // Few jobs have it, and each is read again. One that was not checked may have either format.
+            // Few jobs have `replaces`, so only these are decoded again. A job that was not checked may have either format.
             guard body.withUnsafeReadableBytes(hasMember) else { return nil }
             for format in [JobFormat.native, .sidekiq(classes: [])] {
                 do throws(JobError) {
                     return NewestJob(try JobDecoder.decode(body, as: format), now: now)
                 } catch {
-                    // One that can't be read ends as a dead letter, and replaces nothing.
+                    // A job that can't be read becomes a dead letter, and replaces nothing.
                 }
             }
             return nil
         }.filter { !$0.isAnnounced }
     }
 
-    /// True if a text may have the member. With a backslash, a name may be written otherwise.
+    /// True if a job may have the member `replaces`. With a backslash, the name may be escaped.
     private static func hasMember(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard let start = bytes.baseAddress, memchr(start, 0x5C, bytes.count) == nil else { return !bytes.isEmpty }
         let name = Array("replaces\"".utf8)
@@ -73,8 +74,8 @@ public struct NewestJob: Sendable {
 }
 
 extension QueueConnection {
-    /// Reads what the keys of jobs with `replaces` hold, after those with `send_at` became the newest.
-    /// - Parameter completion: gets the value for each job; `nil` for a key that does not exist.
+    /// Makes the jobs with `send_at` the newest of their keys, and then reads the keys of all jobs.
+    /// - Parameter completion: gets the value of each job's key; `nil` for a key that does not exist.
     public func newest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
         let due = jobs.filter(\.isAnnounced)
         guard !due.isEmpty else { return readNewest(of: jobs, completion: completion) }

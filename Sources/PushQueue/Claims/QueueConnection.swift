@@ -1,7 +1,7 @@
 import NIOCore
 import Redis
 
-/// A lane's connection to its queue: each transition is a call, over a Redis client on the same event loop.
+/// A lane's access to its queue, with a call for each transition of jobs, over a Redis client on the same event loop.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class QueueConnection {
@@ -45,7 +45,7 @@ public final class QueueConnection {
     public let holdsInvalidTokens: Bool
 
     let client: any RedisSender
-    /// The client of blocking waits, which delay later commands; only one lane of a worker has one.
+    /// The client for blocking waits, which delay later commands. Only one lane of a worker has it.
     private let waiter: RedisClient?
     private let limits: QueueLimits
     private let random: () -> UInt32
@@ -73,7 +73,7 @@ public final class QueueConnection {
     /// True while Redis can be reached.
     public var isReady: Bool { client.isReady }
 
-    /// Uses another name from now on, because the lease of the former was lost.
+    /// Uses another name from now on, because the lease under the old one was lost.
     public func use(worker: String) { self.worker = worker }
 
     /// Claims jobs and renews the lease.
@@ -188,7 +188,7 @@ public final class QueueConnection {
     }
 
     /// Pauses this queue's part of a campaign that its guard has paused in another queue.
-    /// - Parameter completion: gets true if it was running, and has a guard here.
+    /// - Parameter completion: gets true if the campaign was running here, and has a guard here.
     public func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>) {
         scripts.run(
             .stopCampaign, [keys.jobCommands, keys.campaign(stopped.campaign)],
@@ -228,8 +228,8 @@ public final class QueueConnection {
 
     /// Releases claims that have not been settled. The call that releases the last of them ends the lease.
     /// - Parameters:
-    ///   - configuration: the configuration by which the lane accepted jobs.
-    ///   - process: the name of the lane's process if that ends: the command to it is then deleted.
+    ///   - configuration: the configuration of the lane.
+    ///   - process: the name of the lane's process, if the process ends. The operator's command to it is then deleted.
     public func release(
         of configuration: ConfigurationDigest, endOf process: String? = nil,
         completion: @escaping Completion<Released>

@@ -24,15 +24,14 @@ public struct QueueGauges: Sendable {
     public var stoppedCampaigns = 0
     /// The due time of the first of ``later`` and ``failed``, in milliseconds since 1970; `nil` if there are none.
     public var firstDue: Int64?
-    /// The job that probably waits for longest: at the head of the list, or the one that came first among the next sorted
-    /// jobs. `nil` if none waits, or the job is larger than ``headLimit``.
+    /// The job that has probably waited longest: the head of the list, or the oldest of the next sorted jobs. `nil` if no job waits, or the
+    /// job is larger than ``headLimit``.
     public var head: ByteBuffer?
 
     /// The maximum size of ``head`` in bytes.
     public static let headLimit = 65_536
 
-    /// The time for which all workers share one reading, in milliseconds: its cost for Redis grows with the number of
-    /// lanes.
+    /// All workers share a reading for this time, in milliseconds, because its cost for Redis grows with the number of lanes.
     public static let maximumAge = 9500
 
     /// Returns the time at which the job at the head was enqueued, in milliseconds since 1970; `nil` if unknown.
@@ -43,8 +42,8 @@ public struct QueueGauges: Sendable {
         return try? JobDecoder.decode(head, as: format).enqueuedAt
     }
 
-    /// The time for which the first of ``later`` and ``failed`` has been due, in milliseconds; 0 if another client has
-    /// added it without a due time.
+    /// The time since the first of ``later`` and ``failed`` became due, in milliseconds; 0 if another client has added it without a due
+    /// time.
     public var overdue: Int64 {
         guard let firstDue, firstDue > 0 else { return 0 }
         return max(0, now - firstDue)

@@ -3,8 +3,8 @@ import PushJob
 
 /// A request to reserve the id of a claimed job with `unique_for`, so that only one job with this id is sent.
 ///
-/// It belongs to the job's origin, which is its first claim and which each of its wrappers has. So a job that asks again has
-/// its reservation still.
+/// The reservation belongs to the job's origin, which is its first claim. Each wrapper of the job has this origin, so a job that asks again
+/// still has its reservation.
 public struct Reservation: Sendable {
     public let claim: ClaimID
     public let id: ByteBuffer
@@ -13,7 +13,7 @@ public struct Reservation: Sendable {
     let milliseconds: Int64
 
     /// - Parameter origin: the job's first claim.
-    /// - Returns: `nil` for a job that is not to be unique.
+    /// - Returns: `nil` for a job without `unique_for`.
     public init?(of job: Job, claim: ClaimID, origin: ByteBuffer) {
         guard let milliseconds = job.uniqueFor, let id = job.id else { return nil }
         self.init(claim: claim, id: job.text(id), origin: origin, milliseconds: milliseconds)

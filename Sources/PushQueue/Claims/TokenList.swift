@@ -4,11 +4,11 @@ import NIOCore
 public struct TokenList: Sendable {
     private static let separator = UInt8(ascii: ",")
 
-    /// The tokens that are asked about, with a comma between them.
+    /// The tokens to look up, with a comma between them.
     private(set) var bytes: ByteBuffer
-    /// The number of places.
+    /// The number of tokens, including the skipped ones.
     public private(set) var count = 0
-    /// The places of the tokens that are asked about, once another one was skipped.
+    /// The places of the tokens to look up in the list; `nil` if no token was skipped.
     private var places: [Int]?
 
     /// An empty list.
@@ -17,13 +17,13 @@ public struct TokenList: Sendable {
         bytes = ByteBufferAllocator().buffer(capacity: expected * 65)
     }
 
-    /// A list of tokens. One that can't be in a list is never found.
+    /// A list of tokens. An empty token, or one with a comma, is never found.
     public init(_ tokens: some Collection<ByteBuffer>) {
         self.init(expecting: tokens.count)
         for token in tokens { append(anyText: token) }
     }
 
-    /// True if no token is asked about.
+    /// True if there is no token to look up.
     public var asksNothing: Bool { bytes.readableBytes == 0 }
 
     /// Adds a token of hex digits.
@@ -34,28 +34,28 @@ public struct TokenList: Sendable {
         count += 1
     }
 
-    /// Adds a place for a token that is not asked about, because it is known not to be there.
+    /// Adds a place for a token that needs no lookup, because it is known to be absent.
     public mutating func skip() {
         if places == nil { places = Array(0..<count) }
         count += 1
     }
 
-    /// Returns the place of a token by its index among those that are asked about; `nil` if there is none.
+    /// Returns the place of a token in the list, by its index among the tokens to look up; `nil` if there is none.
     func place(of index: Int) -> Int? {
         guard let places else { return (0..<count).contains(index) ? index : nil }
         return places.indices.contains(index) ? places[index] : nil
     }
 
-    /// Adds a text that another program may have written; one that can't be in the list is never found.
+    /// Adds a text that another program may have written. If it is empty or has a comma, it is never found.
     private mutating func append(anyText text: ByteBuffer) {
         guard text.readableBytes > 0, !text.readableBytesView.contains(Self.separator) else { return skip() }
         append(text)
     }
 
-    /// The tokens that are asked about, in order.
+    /// The tokens to look up, in order.
     public var asked: [ByteBuffer] { tokens(at: Array(0..<(places?.count ?? count))) }
 
-    /// Returns the tokens that are asked about by their indexes among these.
+    /// Returns some of the tokens to look up, by their indexes among these.
     /// - Parameter indexes: in ascending order.
     public func tokens(at indexes: [Int]) -> [ByteBuffer] {
         var found: [ByteBuffer] = []

@@ -65,13 +65,13 @@ public struct JobCommands: Sendable, Equatable {
         public var by: String?
         /// The operator's reason, printable.
         public var reason: String?
-        /// True if another client has written the command in a form that can't be read. Unless it is a cancellation, it
-        /// pauses the jobs: an operator wanted to keep them from being sent.
+        /// True if another client has written the command in a form that can't be read. It then pauses the jobs, unless it cancels them: an
+        /// operator wanted to keep them from being sent.
         public private(set) var isDamaged = false
 
         public init() {}
 
-        /// Reads a field's value. The function `read_command` of the scripts agrees about the state.
+        /// Reads a field's value. The function `read_command` of the scripts must find the same state.
         public init(_ json: ByteBuffer) {
             struct Form: Decodable {
                 var state: Member<String>?
@@ -95,9 +95,9 @@ public struct JobCommands: Sendable, Equatable {
             discards = read(form.discard) { $0 } ?? false
             perSecond = read(form.per_second) { $0 >= 1 ? Int(bounding: $0) : nil }
             limitedAt = read(form.limited_at, time) ?? 0
-            // Jobs that were requeued after the time of the cancellation are sent, so an unknown time is the latest one.
+            // Jobs that were requeued after the cancellation are sent, so an unreadable time counts as the latest one.
             since = read(form.since, time) ?? (form.since == nil ? 0 : .max)
-            // The others are for people.
+            // These members are only shown.
             at = form.at?.value.flatMap(time) ?? 0
             by = form.by?.value.flatMap { $0.isEmpty ? nil : $0.prefix(200).printable }
             reason = form.reason?.value.flatMap { $0.isEmpty ? nil : $0.prefix(200).printable }
@@ -168,8 +168,8 @@ public struct JobCommands: Sendable, Equatable {
         return commands
     }
 
-    /// Returns the command about a job, with the state of this job: of those for its ID and for its campaign the stricter
-    /// one. Of two cancellations, one that keeps the job applies.
+    /// Returns the command that applies to a job, with the state of this job. Of the commands for its ID and for its campaign, the stricter
+    /// one applies. Of two cancellations, the one that keeps the job applies.
     public func command(for job: Job) -> (target: Target, command: Command)? {
         var found: (target: Target, command: Command)?
         func add(_ target: (String) -> Target, _ name: ByteBuffer?, _ commands: [ByteBuffer: Command]) {
@@ -178,7 +178,7 @@ public struct JobCommands: Sendable, Equatable {
             if let other = found?.command {
                 let isStricter = command.state.strictness > other.state.strictness
                 let keeps = command.state == .cancelled && other.state == .cancelled && other.discards
-                // A limit is that of a campaign, which comes last.
+                // Only a campaign can have a limit, and it comes last.
                 let limits = command.state == .running && other.state == .running
                 guard isStricter || limits || keeps else { return }
             }

@@ -1,20 +1,20 @@
 import NIOCore
 import PrintableText
 
-/// A digest of the settings by which a worker refuses jobs, which all workers of a queue publish in Redis.
+/// A digest of the settings that make a worker refuse jobs. All workers of a queue publish theirs in Redis.
 ///
 /// A worker that refuses a job does not know whether another would accept it: during a rolling upgrade, the others may
 /// have an app that it lacks, or may be of a version that understands more. So the job goes back until a worker of each
 /// living configuration has refused it.
 public struct ConfigurationDigest: Hashable, Sendable {
-    /// The digest of what decides to which app a job belongs: the apps' names and topics.
+    /// The digest of the apps' names and topics, which determine the app of a job.
     public let routing: UInt32
     /// The digest of everything else.
     public let rules: UInt32
 
     /// - Parameters:
-    ///   - routing: the settings that decide to which app a job belongs, in an order of their own.
-    ///   - rules: all other settings by which jobs are refused, in an order of their own.
+    ///   - routing: the settings that determine the app of a job, always in the same order.
+    ///   - rules: all other settings that make a worker refuse jobs, always in the same order.
     public init(routing: [String], rules: [String]) {
         self.routing = Self.digest(routing)
         self.rules = Self.digest(rules)
@@ -46,7 +46,7 @@ extension ConfigurationDigest {
     /// The maximum number of digests in a list, so that a job that goes back does not grow without end.
     public static let maximumInList = 32
 
-    /// Reads a list of digests, separated by spaces, from a job that went back. Anyone can write one.
+    /// Reads a list of digests, separated by spaces, from a job that went back. Any client of Redis can write one.
     public static func list(_ text: String) -> Set<ConfigurationDigest> {
         Set(text.split(separator: " ").prefix(maximumInList).compactMap { ConfigurationDigest($0) })
     }

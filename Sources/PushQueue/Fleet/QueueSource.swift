@@ -3,18 +3,18 @@ import NIOCore
 import PushJob
 import Redis
 
-/// Where a queue's jobs are, in which format, and which dead letters and results are kept.
+/// The location and format of a queue's jobs, and the limits of its dead letters and results.
 ///
 /// Workers write it to ``QueueKeys/source`` when they join the queue, and it stays when they leave. So commands and the
 /// dashboard work on the same jobs as the workers without being configured like them.
 public struct QueueSource: Sendable {
     /// The names of the queue's keys, with the list of jobs and its head.
     public var keys: QueueKeys
-    /// The format of its jobs. Jobs of all classes are meant.
+    /// The format of its jobs. Sidekiq's format includes all classes here.
     public var format: JobFormat
     /// The limits of its dead letters and results.
     public var limits: QueueLimits
-    /// The results that are kept; `nil` if no worker has said it.
+    /// The results that are kept; `nil` if no worker has written this.
     public private(set) var resultsKept: ResultsKept?
 
     public init(keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = QueueLimits()) {
@@ -47,7 +47,7 @@ public struct QueueSource: Sendable {
         return json
     }
 
-    /// Reads what the workers of a queue have written.
+    /// Reads the source that the workers of a queue have written.
     /// - Parameter keys: the keys of the queue; their list does not matter.
     /// - Returns: `nil` if no worker has written it yet, or this version can't read it.
     /// - Throws: `RedisError`.

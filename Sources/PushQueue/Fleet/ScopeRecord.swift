@@ -1,15 +1,15 @@
-/// One scope that a lane has slowed down, or suspects: who is refused, why, since when, and how many others are not.
+/// A scope that a lane has slowed down or suspects: its failures, their reason, and how many others were delivered.
 ///
 /// The log, `status`, `/readyz`, the dashboard, the API and metrics show this record. Any client of Redis can write one
 /// into a heartbeat, so the reader makes its texts printable and limits its numbers.
 public struct ScopeRecord: Codable, Sendable, Equatable {
-    /// The kind of scope, from narrow to wide. A group is a campaign, or the jobs without one of a topic and push type.
+    /// The kind of scope, from narrow to wide. A group is a campaign, or the jobs of a topic and push type that have no campaign.
     public enum Scope: String, Codable, CaseIterable, Sendable {
         case job, campaign, topic, app, credential, endpoint
     }
 
     public enum State: String, Codable, CaseIterable, Sendable {
-        /// The last answers about the scope are failures, too few to slow it down.
+        /// Its last answers are failures, but too few to slow it down.
         case suspected
         /// The scope sends probes only.
         case slow
@@ -22,7 +22,7 @@ public struct ScopeRecord: Codable, Sendable, Equatable {
     /// The job's ID, the campaign, the topic with its push type, the app, the key ID or certificate, or the address.
     public var name: String
     public var state: State
-    /// The app whose answers these are; `nil` for a credential or an endpoint of several apps.
+    /// The app of these failures; `nil` for a credential or an endpoint of several apps.
     public var app: String?
     /// The code of the last failure, such as `BadDeviceToken`.
     public var reason: String

@@ -13,7 +13,7 @@ public struct WorkerCommand: Sendable, Equatable {
         case stop
     }
 
-    /// The time after which a command expires, in milliseconds: its process may no longer exist.
+    /// A command expires after this time, in milliseconds, because its process may no longer exist.
     public static let lifetime = 600_000
 
     public var kind: Kind

@@ -1,11 +1,11 @@
 import NIOCore
 import PushJob
 
-/// A lane's report in the form in which it is sent with a claim. Redis adds the times.
+/// A lane's report as it is sent with a claim. The claim script adds the times.
 public struct WorkerHeartbeat: Sendable {
-    /// The name of the worker's process, to which commands are given.
+    /// The name of the worker's process, for operators' commands.
     public var process: String
-    /// The time for which the process has been running, in milliseconds.
+    /// The age of the process, in milliseconds.
     public var uptime: Int64
     /// The members of the report's JSON object, with its closing brace.
     public var members: ByteBuffer

@@ -31,11 +31,11 @@ public struct WorkerReport: Sendable, Equatable {
             }
         }
 
-        /// The name by which jobs choose it.
+        /// The name that jobs use to choose it.
         public var name = ""
         /// The host and port of its APNs.
         public var endpoint = ""
-        /// The topic of jobs that name none, then the other topics that select it; at most ``maximumTopics``.
+        /// The topic of jobs without a topic, then the other topics that select it; at most ``maximumTopics``.
         public var topics: [String] = []
         /// The ID of its first signing key; `nil` with a certificate.
         public var keyID: String?
@@ -47,17 +47,17 @@ public struct WorkerReport: Sendable, Equatable {
         public var streamLimit = 0
         /// True if it has no connection because it has nothing to send.
         public var isDormant = false
-        /// The records of scopes have the reasons.
+        /// The reasons of a state are in ``WorkerReport/scopes``.
         public var state = State.sending
-        /// The reason for which it is blocked or paused, as far as this lane knows.
+        /// The reason why it is blocked or paused, if this lane knows it.
         public var pause: String?
         /// The reason why it has no connection.
         public var failure: String?
         /// The time at which the provider token in use was signed, in milliseconds since 1970.
         public var tokenIssuedAt: Int64?
-        /// The time until which the certificate is valid, in milliseconds since 1970.
+        /// The end of the certificate's validity, in milliseconds since 1970.
         public var certificateExpiresAt: Int64?
-        /// The error of the credential in use, or of a file that should replace it and can't.
+        /// The error of the credential in use, or of a file that could not replace it.
         public var credentialProblem: String?
 
         public init() {}
@@ -88,7 +88,7 @@ public struct WorkerReport: Sendable, Equatable {
         public var kind: Kind
         /// The problem, in a sentence.
         public var reason: String
-        /// The app with the problem; `nil` if it is not that of one app.
+        /// The app with the problem; `nil` if it does not concern a single app.
         public var app: String?
 
         public init(_ kind: Kind, _ reason: String, app: String? = nil) {
@@ -98,9 +98,9 @@ public struct WorkerReport: Sendable, Equatable {
         }
     }
 
-    /// The interval in milliseconds at which a lane with claims reports.
+    /// The time between the reports of a lane with claims, in milliseconds.
     public static let interval: Int64 = 3000
-    /// The maximum interval in milliseconds between reports by the lane of a process that polls.
+    /// The maximum time between the reports of a lane whose process polls, in milliseconds.
     public static let longestInterval: Int64 = 11_000
     public static let maximumObstacles = 5
     /// The maximum number of apps in a report; those in trouble come first.
@@ -131,10 +131,10 @@ public struct WorkerReport: Sendable, Equatable {
     /// The time of this report, by the same clock.
     public var updatedAt: Int64 = 0
     public var state = State.running
-    /// The digest of the configuration by which it accepts jobs; `nil` if it can't be read.
+    /// The digest of its configuration; `nil` if that can't be read.
     public var configuration: ConfigurationDigest?
-    /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command
-    /// to be quiet or to stop is not one.
+    /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command to be quiet or to
+    /// stop does not count.
     public var obstacles: [Obstacle] = []
     /// The scopes that the lane has slowed down or suspects, at most ``maximumScopes``.
     public var scopes: [ScopeRecord] = []
@@ -144,7 +144,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var done = 0
     /// The number of ``done`` notifications that APNs accepted.
     public var delivered = 0
-    /// Jobs with a duration as `expiration` and no `enqueued_at` from which it could count, since the start.
+    /// Jobs since the start that had a duration as `expiration`, but no `enqueued_at` as its beginning.
     public var undatedExpirations = 0
     /// Notifications that APNs accepted per second, over the last minute.
     public var rate = 0.0

@@ -22,7 +22,7 @@ public struct InvalidToken: Sendable, Equatable {
 
     /// Lower-case hex digits.
     public var token: ByteBuffer
-    /// The time since which it is invalid, in milliseconds since 1970. One that is ahead of Redis' clock counts as now.
+    /// The time at which it became invalid, in milliseconds since 1970. A time ahead of Redis' clock counts as now.
     public var at: Int64
     public var reason: String
     /// The topic that it is not valid for; `nil` for all.
@@ -30,14 +30,14 @@ public struct InvalidToken: Sendable, Equatable {
     /// The environment in which it is not valid: `production`, `sandbox`, or another server's name; `nil` if unknown.
     public var environment: String?
     public var source: Source
-    /// False if the topic is not the own one of an app, but follows from a push type or is a job's. The token then does not enter the
-    /// sets that other programs read.
+    /// False if the topic is not an app's own, but comes from a push type or a job. The token is then kept out of the sets that other
+    /// programs read.
     public var isOfOwnTopic = true
-    /// The time of the device's last registration, if the job has it, in milliseconds since 1970: if it is later, the token is
+    /// The time of the device's last registration, in milliseconds since 1970, if the job has it. If it is later than ``at``, the token is
     /// not marked.
     public var registeredAt: Int64?
 
-    /// A time that is ahead of every clock.
+    /// A value of ``at`` that is ahead of every clock, and so counts as now.
     public static let now = Int64(1) << 52
 
     public init(

@@ -18,12 +18,12 @@ public struct TokenSets: OptionSet, Sendable, Hashable {
 
     public static let all: TokenSets = [.production, .sandbox, .other]
 
-    /// The sets in the order in which they are read, with what is added to the names of their keys.
+    /// The sets in the order of reading, with the suffixes of their keys.
     static let named: [(set: TokenSets, suffix: String)] = [
         (.production, ""), (.sandbox, ":sandbox"), (.other, ":other"),
     ]
 
-    /// Returns the sets that are read before that with a key.
+    /// Returns the sets that are read before the set with this key.
     public static func all(before key: String, of shard: TokenShard) -> TokenSets {
         TokenSets(named.map(\.set).prefix { !shard.keys(of: $0).contains(key) })
     }
@@ -38,7 +38,7 @@ public struct TokenSets: OptionSet, Sendable, Hashable {
 ///
 /// Any client of Redis may have written them. Unreadable facts count as unknown; the token is invalid nevertheless.
 public struct InvalidTokenDetails: Sendable, Equatable {
-    /// The time since which it is invalid, in milliseconds since 1970.
+    /// The time at which it became invalid, in milliseconds since 1970.
     public var at: Int64?
     /// The topic that it is not valid for.
     public var topic: ByteBuffer?
@@ -51,8 +51,7 @@ public struct InvalidTokenDetails: Sendable, Equatable {
 
     public init() {}
 
-    /// Parses the facts with the scanner: for a list of invalid tokens there are some per token, and a decoder would
-    /// cost several times as much as sending the notification.
+    /// Parses the facts with the scanner, because a decoder would cost several times as much as sending the notification.
     /// - Parameter facts: a JSON object, or nothing.
     public init(at: Int64?, facts: ByteBuffer) {
         var details = InvalidTokenDetails()
@@ -87,7 +86,7 @@ public struct InvalidTokenDetails: Sendable, Equatable {
         try scanner.finish()
     }
 
-    /// True if the token is invalid for a topic in an environment. A mark without an environment is for that of the token's set.
+    /// True if the token is invalid for a topic in an environment. A mark without an environment applies to those of the token's set.
     func covers(topic: ByteBuffer?, environment: ByteBuffer, in sets: TokenSets) -> Bool {
         if let own = self.topic, own != topic { return false }
         return self.environment.map { $0 == environment } ?? sets.contains(.of(environment))

@@ -8,9 +8,9 @@ public final class InvalidTokenSet {
     /// A token that is invalid for some topic, with its marks as they are stored.
     public struct Found: Sendable, Equatable {
         public struct Mark: Sendable, Equatable {
-            /// The time since which the token is invalid, in milliseconds since 1970.
+            /// The time at which the token became invalid, in milliseconds since 1970.
             public var at: Int64
-            /// The day on which it was marked, since 1970.
+            /// The day of the marking, counted from 1970.
             public var day: Int64
             /// The other facts as JSON; empty for none.
             public var facts: ByteBuffer
@@ -42,8 +42,8 @@ public final class InvalidTokenSet {
 
         public var details: [InvalidTokenDetails] { marks.map(\.details) }
 
-        /// Returns the time since which it is invalid for a topic in an environment, in milliseconds since 1970; 0 if that is not known,
-        /// `nil` if it is not.
+        /// Returns the time at which it became invalid for a topic in an environment, in milliseconds since 1970; 0 if the time is not
+        /// known, `nil` if it is not invalid there.
         public func invalidSince(topic: ByteBuffer?, environment: ByteBuffer) -> Int64? {
             if marks.isEmpty { return sets.contains(.of(environment)) ? 0 : nil }
             return details.filter { $0.covers(topic: topic, environment: environment, in: sets) }
@@ -53,14 +53,14 @@ public final class InvalidTokenSet {
 
     /// A removal of marks.
     public struct Removal: Sendable, Equatable {
-        /// What is removed.
+        /// The marks to remove.
         public enum Reason: String, Sendable {
             /// Everything.
             case all
-            /// Older marks: the device registered at this time.
+            /// Marks from before ``registeredAt``, when the device registered.
             case registered
-            /// The mark for the topic and environment; and the token leaves the environment's set, because APNs has accepted the own
-            /// topic of an app.
+            /// The mark for the topic and environment. The token also leaves the environment's set, because APNs has accepted it for an
+            /// app's own topic.
             case accepted
             /// The mark for the topic and environment.
             case mark
@@ -83,11 +83,11 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// The default time for which tokens are kept, in milliseconds.
+    /// Tokens are kept for this time by default, in milliseconds.
     public static let defaultMaximumAge = 365 * 86_400_000
-    /// The tokens of one entry of the stream of changes.
+    /// The maximum number of tokens in an entry of the stream of changes.
     private static let tokensOfChange = 50
-    /// The time for which a reading of the division is used.
+    /// A reading of the division is used for this time.
     public static let validity = TimeAmount.seconds(2)
 
     public let keys: SharedKeys
@@ -96,16 +96,14 @@ public final class InvalidTokenSet {
     /// The clients for the slots of all keys.
     public let clients: ShardClients
     private let maximumAge: Int
-    /// The last reading of the division that did not find it being changed: the number of shards, and the time at which it
-    /// was asked for.
+    /// The last reading of the division, unless the division was being changed: the number of shards, and the time of the request.
     private var known: (shards: Int, at: NIODeadline)?
 
     /// - Parameters:
     ///   - client: a client for the slot of the shared keys.
     ///   - clients: returns the client for the slot of a key, on the same event loop; `nil` if `client` serves all keys.
-    ///   - maximumAge: the time for which tokens are kept after they, or newer details, were added, and registrations
-    ///     after they happened, in milliseconds; 0 to keep them forever. Older ones are removed gradually while others
-    ///     are added or removed. A day of tokens counts as a whole.
+    ///   - maximumAge: the maximum age of marks and registrations, in milliseconds; 0 to keep them forever. Older ones are removed
+    ///     gradually, while others are added or removed. The age of a mark counts in whole days.
     public init(
         client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
         maximumAge: Int = defaultMaximumAge, clock: ClockSource = .server
@@ -114,7 +112,7 @@ public final class InvalidTokenSet {
         self.clients = ShardClients(clients ?? { _ in client }, clock: clock)
     }
 
-    /// True while tokens can be added to a set that is not divided, and probably to the shards of one that is.
+    /// True while tokens can be added to an undivided set. For a divided set it is a guess, because its shards may be on other servers.
     public var isReady: Bool { client.isReady }
 
     // MARK: The division
@@ -136,7 +134,7 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Returns the form that the set has. Fails while its number of shards is changed.
+    /// Returns the current form of the set. Fails while its number of shards is being changed.
     public func form(completion: @escaping Completion<TokenForm>) {
         if let known, client.eventLoop.now - known.at < Self.validity {
             return completion(.success(form(known.shards)))
@@ -161,12 +159,12 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Returns a form for the operator who changes the number of shards. Nothing in it is removed for its age.
+    /// Returns a form for the operator who changes the number of shards. It never removes old marks.
     public func form(changing shards: Int) -> TokenForm {
         TokenForm(shards: shards, keys: keys, maximumAge: 0, clients: clients) { $0(.success(())) }
     }
 
-    /// Makes a call in the form that the set has.
+    /// Makes a call in the current form of the set.
     private func call<Value>(
         _ completion: @escaping Completion<Value>, _ body: @escaping (TokenForm, @escaping Completion<Value>) -> Void
     ) {
@@ -187,7 +185,7 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Counts the tokens in the set unless it is divided: `nil` then, because that takes a call to each shard. Reads the
+    /// Counts the tokens of an undivided set; `nil` for a divided one, because that would take a call to each shard. It always reads the
     /// division, so that the calls of the next second need not.
     public func countIfUndivided(completion: @escaping Completion<Int?>) {
         readDivision { [self] result in
@@ -201,8 +199,8 @@ public final class InvalidTokenSet {
 
     /// Tests whether Redis accepts writes, with a key in the slot of the shared keys that expires immediately.
     ///
-    /// Redis refuses it while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few
-    /// replicas (`NOREPLICAS`).
+    /// Redis refuses writes while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few replicas
+    /// (`NOREPLICAS`).
     public func probe(completion: @escaping Completion<Void>) {
         client.send(RedisCommand("SET", keys.registrations + ":probe", "", "PX", "1")) { result in
             completion(result.mapError(QueueFailure.redis).map { _ in })
@@ -212,7 +210,7 @@ public final class InvalidTokenSet {
     /// Finds the candidates that are in the set, and their details.
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
-    ///   - completion: gets those that are in the set, in ascending order of their places.
+    ///   - completion: gets the candidates that are in the set, in ascending order of their places.
     public func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard !candidates.asksNothing else { return completion(.success([])) }
         call(completion) { form, completion in form.find(candidates, completion: completion) }
@@ -237,8 +235,8 @@ public final class InvalidTokenSet {
     /// on a Redis whose memory is full.
     /// - Parameters:
     ///   - marked: at most a few thousand tokens.
-    ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again; those
-    ///     that were added before it are then ``InvalidToken/Marking/known``.
+    ///   - completion: gets the result for each token, in their order. After a failure, all can be marked again. Tokens that were added
+    ///     before the failure are then ``InvalidToken/Marking/known``.
     public func mark(_ marked: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let tokens = marked.map {
             TokenForm.Addition(token: $0.token, at: $0.at, facts: $0.facts, registeredAt: $0.registeredAt)
@@ -256,8 +254,8 @@ public final class InvalidTokenSet {
             }, { form, completion in form.add(tokens, completion: completion) })
     }
 
-    /// Tells the processes that keep a filter of the set about tokens that were added, or that were in the set: the process
-    /// that added them may have ended before it announced them.
+    /// Announces tokens to the processes that keep a filter of the set. This includes tokens that were already in the set, because the
+    /// process that added them may have ended before it announced them.
     private func announce(_ tokens: [ByteBuffer], completion: @escaping Completion<Void>) {
         clients.run(
             .announceInvalidTokens, [keys.invalidTokenChanges],

@@ -21,7 +21,7 @@ public final class ShardClients {
         (self.client, self.clock) = (client, clock)
     }
 
-    /// Runs a script on the server of its first key, once that is not being moved to another server.
+    /// Runs a script on the server of its first key. While that key is being moved to another server, the call is repeated.
     /// - Parameter check: made before each attempt, because the connection or the move can take long.
     public func run<Value>(
         _ script: QueueScript, _ keyNames: [String], if check: @escaping Check = { $0(.success(())) },

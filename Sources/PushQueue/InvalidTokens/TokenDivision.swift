@@ -1,15 +1,15 @@
 import NIOCore
 
-/// How the set of invalid tokens is divided into shards: a record in the slot of the shared keys.
+/// The division of the set of invalid tokens into shards: a record in the slot of the shared keys.
 ///
-/// A process uses the set as the record says, and reads it again after ``InvalidTokenSet/validity``. An operator who changes
-/// the number of shards first records that, and waits until no process relies on an earlier reading. From then on until the
-/// change is complete all other processes refuse to use the set, so calls need not name what they know.
+/// A process reads the record again after ``InvalidTokenSet/validity``. An operator who changes the number of shards first records the
+/// change, and waits until no process relies on an earlier reading. Until the change is complete, all other processes refuse to use the
+/// set. So a call need not contain the number of shards that its process knows.
 public struct TokenDivision: Sendable, Equatable, Encodable {
     /// The number of shards of the form that has all tokens; 1 for a set that is not divided.
     public var shards: Int
-    /// While the number of shards is changed, the number of shards of the form that has only some of the tokens: the next
-    /// form while it is copied, or the former one while it is deleted.
+    /// During a change, the number of shards of the incomplete form: the new form while tokens are copied to it, or the old one while it is
+    /// deleted.
     public var incomplete: Int?
     /// The time at which the change began, in milliseconds since 1970.
     public var since: Int64?
@@ -35,12 +35,12 @@ public struct TokenDivision: Sendable, Equatable, Encodable {
     /// The record, such as `16`, or `1 16 1795279247000` during a change.
     public var text: String { "\(shards)" + (incomplete.map { " \($0) \(since ?? 0)" } ?? "") }
 
-    /// Returns true for the numbers of shards that there can be: powers of two.
+    /// Returns true for a valid number of shards: a power of two.
     public static func isNumberOfShards(_ number: Int) -> Bool {
         (1...maximumShards).contains(number) && number & (number - 1) == 0
     }
 
-    /// Returns the number of the shard that a token is in, from 0.
+    /// Returns the index of a token's shard.
     public static func shard(of token: ByteBuffer, among shards: Int) -> Int {
         var bits = 0
         for index in 0..<4 {
@@ -49,7 +49,7 @@ public struct TokenDivision: Sendable, Equatable, Encodable {
                 switch digit {
                 case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
                 case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
-                // No token is like this.
+                // No token has such a digit.
                 default: UInt8(0)
                 }
             bits = bits << 4 | Int(value)
@@ -63,11 +63,11 @@ public struct TokenDivision: Sendable, Equatable, Encodable {
 public struct TokenShard: Sendable {
     /// False for a set that is not divided.
     public let isShard: Bool
-    /// SET of invalid device tokens, lower-case hex; of a shard, the beginning of the names of sixteen, to which the
-    /// token's fifth digit is added.
+    /// SET of invalid device tokens, lower-case hex. A shard has sixteen sets: this is the beginning of their names, before the token's
+    /// fifth digit.
     public let tokens: String
-    /// HASH: device token → the time of its device's last registration, in ms since 1970; of a shard, the beginning of
-    /// the names of sixteen.
+    /// HASH: device token → the time of its device's last registration, in ms since 1970. A shard has sixteen hashes: this is the beginning
+    /// of their names.
     public let registrations: String
     /// The beginning of the names of the hashes with details.
     public let details: String

@@ -4,7 +4,7 @@ import Synchronization
 /// The tokens that may be invalid, as a Bloom filter: a token that it does not contain is not in the set. The lanes of a
 /// process read it without a lock while one of them adds tokens.
 public final class TokenFilter: Sendable {
-    /// The bits for each token. With them, one valid token in some hundred is looked up in vain.
+    /// The bits for each token. With 12, one valid token in some hundred is looked up needlessly.
     private static let bitsPerToken = 12
     /// The bits of a token are in one block, which is a line of the processor's cache.
     private static let wordsPerBlock = 8
@@ -13,7 +13,7 @@ public final class TokenFilter: Sendable {
     /// The number of tokens that it is made for.
     public let capacity: Int
     private let blocks: UInt64
-    // Its memory is that of atomic values, and is freed by the only owner of the pointer.
+    // Any thread may use the atomic values. Only `deinit` frees them.
     nonisolated(unsafe) private let words: UnsafeMutablePointer<Atomic<UInt64>>
     private let currentUntil = Atomic<UInt64>(0)
 
@@ -64,7 +64,7 @@ public final class TokenFilter: Sendable {
     /// The bits of a token, which are in one block.
     private struct Bits {
         private let firstWord: Int
-        /// Nine bits for each of them: its number in the block.
+        /// Nine bits for each bit of the token: its number in the block.
         private var numbers: UInt64
 
         init(of token: ByteBuffer, blocks: UInt64) {

@@ -1,33 +1,36 @@
 import NIOCore
 import Redis
 
-/// Fills the filter of a process with the invalid tokens and those that APNs throttles, and keeps it current while lanes
-/// use it.
+/// Fills the filter of a process with the invalid tokens and the throttled tokens, and keeps it current while lanes use it.
 ///
-/// Tokens that are added to either are announced in a stream of bounded length. The keeper reads the whole set once, then only the
-/// stream. It reads the set again if it has missed something: the stream was cut, a shard has grown without an
-/// announcement because another program uses `SADD`, or the set has outgrown the filter or has another number of shards. It also reads it
-/// again from time to time, the more rarely the longer that takes: a shard that has not grown may have lost as many tokens as another program
-/// has added. Until then, and whenever Redis does not answer, the filter is not current, and lanes ask Redis.
+/// Additions are announced in a stream of bounded length. The keeper reads the whole set once, and then only the stream. It reads the set
+/// again if the filter may lack tokens:
+/// - The stream was cut.
+/// - A shard has grown without an announcement, because another program uses `SADD`.
+/// - The set has outgrown the filter, or has another number of shards.
+///
+/// It also reads the set again from time to time, more rarely if that takes longer: if another program adds as many tokens as are removed,
+/// the shard does not grow. While the filter may lack tokens, and while Redis does not answer, the filter is not current, and lanes ask
+/// Redis.
 ///
 /// Not thread-safe. Use it only on the clients' event loop.
 public final class TokenFilterKeeper {
-    /// The interval of reading the stream.
+    /// The stream is read at this interval.
     public static let interval = TimeAmount.milliseconds(250)
-    /// The time for which a filter is current after the stream was asked for.
+    /// A filter stays current for this time after the stream was requested.
     static let validity = TimeAmount.milliseconds(950)
-    /// The time without a look-up after which it stops.
+    /// The keeper stops after this time without a lookup.
     private static let patience = TimeAmount.seconds(10)
-    /// The time after which the set is read again, because removed tokens leave their bits, and because an addition
-    /// without an announcement can hide behind a removal: so much for each token and each reply, but at least ``minimumAge``.
+    /// The age of a filter at which the set is read again, in nanoseconds per token and per reply; at least ``minimumAge``. Removed tokens
+    /// leave their bits in the filter, and a removal can hide an addition without an announcement.
     private static let (agePerToken, agePerReply) = (Int64(700_000), Int64(10_000_000))
     private static let maximumAge = TimeAmount.hours(1)
-    /// The minimum time between two readings of the set, as a multiple of the time of one.
+    /// The minimum pause between two readings of the set, as a multiple of the duration of a reading.
     private static let pause = 10
-    /// The number of entries of the stream that are read at a time, fewer than it has.
+    /// The number of entries of the stream in a reply, fewer than the stream keeps.
     private static let entries = 500
     private static let page = "1000"
-    /// The number of readings of the stream in which each shard is counted once.
+    /// Each shard is counted once in this number of readings of the stream.
     private static let round = 40
 
     /// A filter that is being filled.
@@ -37,7 +40,7 @@ public final class TokenFilterKeeper {
         let began: NIODeadline
         /// The time in nanoseconds after which the set is read again.
         var age: Int64 = 0
-        /// The keys that are left to read, the last one first, and the cursor in it.
+        /// The keys that are still to be read, from the last to the first, and the cursor in the current one.
         var keys: [String]
         var cursor = "0"
     }
@@ -45,7 +48,7 @@ public final class TokenFilterKeeper {
     private struct Followed {
         /// The last entry that was read; `nil` if the stream had none.
         var last: String?
-        /// The numbers of members that the shards have at most if all additions were announced.
+        /// The maximum number of members of each shard, if all additions were announced.
         var members: [Int]
         /// The number of tokens in the filter that were throttled when they were read or announced.
         var throttled = 0
@@ -76,13 +79,13 @@ public final class TokenFilterKeeper {
     private let maximumBytes: Int
     private let minimumAge: TimeAmount
     private var state = State.empty
-    /// Counts states, so that an answer to a question of an earlier one is not applied.
+    /// Increases with each state, so that an answer for an earlier state is dropped.
     private var generation = 0
     private var isAsking = false
     /// The time of the next question.
     private var due = NIODeadline.distantPast
     private var wantedAt: NIODeadline?
-    /// The time from which the set is read again.
+    /// The time at which the set is read again.
     private var wornAt = NIODeadline.distantPast
     private var notBefore = NIODeadline.distantPast
     /// The number of times that the set was read.
@@ -136,7 +139,7 @@ public final class TokenFilterKeeper {
     }
 
     /// Counts shards of the set, and then reads entries of the stream.
-    /// - Parameter due: returns the shards to count of a number of shards; `nil` to begin again, because it has changed.
+    /// - Parameter due: returns the shards to count, for the current number of shards; `nil` to begin again because that has changed.
     private func read(
         _ range: RedisCommand, _ due: @escaping (_ shards: Int) -> Range<Int>?,
         _ apply: @escaping (_ members: [Int], RESPReply) -> Void
@@ -145,7 +148,7 @@ public final class TokenFilterKeeper {
             { set.form(completion: $0) },
             { [self] form in
                 guard let due = due(form.shards) else { return missed() }
-                // Counted before the stream is read, so that no announcement is missing of what is counted.
+                // Count before the stream is read: it then has the announcements of all counted tokens.
                 ask(
                     { form.sizes(of: due, completion: $0) },
                     { [self] members in
@@ -162,7 +165,7 @@ public final class TokenFilterKeeper {
 
     // MARK: The set
 
-    /// Starts to read the set. A filter that there is stays in use, but is not extended.
+    /// Starts to read the set. An existing filter stays in use, but its time is not extended.
     private func begin() {
         let now = eventLoop.now
         generation += 1
@@ -209,12 +212,12 @@ public final class TokenFilterKeeper {
             filling.cursor = next
             if next == "0" { filling.keys.removeLast() }
             enter(.filling(filling))
-            // Not at once, unless there was little to read: the lane has other work, and so has Redis.
+            // After a long reply, a pause: the lane and Redis have other work.
             if reply.root[1].count < 100 { run() } else { soon(in: .milliseconds(2)) }
         }
     }
 
-    /// Uses the filter, which is filled, once the stream has been read.
+    /// Uses the filled filter as soon as the stream has been read.
     private func follow(_ filling: Filling) {
         let now = eventLoop.now
         let time = (now - filling.began).nanoseconds
@@ -247,7 +250,7 @@ public final class TokenFilterKeeper {
                 var followed = followed
                 var rest = Array(reply.root.children)[...]
                 if let last = followed.last {
-                    // It is read again, which shows that the stream has not been cut after it.
+                    // The last entry is read again: if it is missing, the stream was cut after it.
                     guard let first = rest.popFirst(), first.count == 2, first[0].string == last else {
                         return missed()
                     }
@@ -257,11 +260,11 @@ public final class TokenFilterKeeper {
                 for entry in rest { apply(entry, to: filter, &followed) }
                 let isComplete = rest.count < Self.entries - 1
                 let isSuspect = isComplete && zip(followed.due, members).contains { $1 > followed.members[$0] }
-                // Tokens are announced just after they are added; if they are not, another program has added them.
+                // Tokens are announced just after they are added. If they still are not, another program has added them.
                 if isSuspect, followed.isSuspect { return missed() }
                 followed.isSuspect = isSuspect
                 if !isSuspect {
-                    // Some tokens that were announced were in the set, and shards announce no removals.
+                    // An announced token may have been in the set already, and shards announce no removals. So the numbers are corrected.
                     if rest.isEmpty {
                         for (shard, members) in zip(followed.due, members) { followed.members[shard] = members }
                     }
@@ -274,8 +277,8 @@ public final class TokenFilterKeeper {
             })
     }
 
-    /// Applies an entry: `added` and `throttled` have tokens with commas between them, `removed` the number of those that
-    /// a set lost which is not divided.
+    /// Applies an entry. `added` and `throttled` have tokens with commas between them. `removed` has the number of tokens that an undivided
+    /// set has lost.
     private func apply(_ entry: RESPReply.Element, to filter: TokenFilter, _ followed: inout Followed) {
         guard entry.count == 2, let id = entry[0].string else { return }
         followed.last = id

@@ -1,8 +1,7 @@
 import NIOCore
 import Redis
 
-/// A form of the set of invalid tokens: tokens in some number of shards. The set has two forms only while its number of shards
-/// is changed.
+/// A form of the set of invalid tokens: its tokens in a certain number of shards. Two forms exist only while that number is changed.
 public struct TokenForm {
     public typealias Found = InvalidTokenSet.Found
     /// Tokens that are in one shard, by their indexes.
@@ -11,13 +10,13 @@ public struct TokenForm {
     /// The number of shards; 1 for a form that is not divided.
     public let shards: Int
     let keys: SharedKeys
-    /// The time for which tokens and registrations are kept, in milliseconds; 0 to keep them forever.
+    /// The maximum age of marks and registrations, in milliseconds; 0 to keep them forever.
     let maximumAge: Int
     let clients: ShardClients
     /// Fails if the set may no longer have this form.
     let check: ShardClients.Check
 
-    /// Returns the keys of the shard that a token is in.
+    /// Returns the keys of a token's shard.
     public func shard(of token: ByteBuffer) -> TokenShard {
         keys.shard(TokenDivision.shard(of: token, among: shards), of: shards)
     }
@@ -50,7 +49,7 @@ public struct TokenForm {
     /// Finds the candidates that are in this form.
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
-    ///   - completion: gets those that are in it, in ascending order of their places.
+    ///   - completion: gets the candidates that are in it, in ascending order of their places.
     public func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
         guard shards > 1 else { return find(candidates, in: keys.shard(0, of: 1), completion) }
         let tokens = candidates.asked
@@ -84,7 +83,7 @@ public struct TokenForm {
     }
 
     private static func read(_ reply: inout ScriptReply, among candidates: TokenList) -> [Found] {
-        // This is nearly always the case.
+        // Nearly always, no token was found.
         guard !reply.isAtEnd else { return [] }
         var (indexes, found): ([Int], [Found]) = ([], [])
         while !reply.isAtEnd {
@@ -112,15 +111,15 @@ public struct TokenForm {
     public struct Addition: Sendable {
         /// Lower-case hex.
         var token: ByteBuffer
-        /// The time since which it is invalid, in milliseconds since 1970; `nil` for a token without a mark.
+        /// The time at which it became invalid, in milliseconds since 1970; `nil` for a token without a mark.
         var at: Int64?
         /// The other facts as JSON; empty for none.
         var facts = ByteBuffer()
-        /// The day on which it was marked, since 1970; `nil` for today.
+        /// The day of the marking, counted from 1970; `nil` for today.
         var day: Int64?
-        /// The sets that the token enters; `nil` if that follows from the facts.
+        /// The sets that the token enters; `nil` if they follow from the facts.
         var sets: TokenSets?
-        /// A registration that is perhaps not recorded, in milliseconds since 1970.
+        /// A registration that may not be recorded yet, in milliseconds since 1970.
         var registeredAt: Int64?
     }
 
@@ -136,7 +135,7 @@ public struct TokenForm {
         add(additions, completion: completion)
     }
 
-    /// Adds marks, except those of tokens whose devices have registered since. Newer ones are kept.
+    /// Adds marks, except those of tokens whose devices have registered since. Newer marks are kept.
     /// - Parameter completion: gets the result for each, in their order.
     public func add(_ tokens: [Addition], completion: @escaping Completion<[InvalidToken.Marking]>) {
         var groups = groups(tokens.map(\.token))

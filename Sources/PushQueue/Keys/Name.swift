@@ -1,8 +1,8 @@
 import NIOCore
 import PrintableText
 
-/// The name of a campaign, job, app or another thing that producers name: its bytes, and nothing else. Swift's texts are
-/// equal if they look alike, as `é` in two normal forms does; Redis compares bytes, and so do names.
+/// A name that producers choose, such as that of a campaign or a job. Names are compared by their bytes, as in Redis. Swift's strings are
+/// equal even if their normal forms differ, such as two forms of `é`.
 public struct Name: Sendable, Hashable, ExpressibleByStringLiteral, CustomStringConvertible {
     /// The bytes as text.
     public let text: String

@@ -6,7 +6,7 @@ import Redis
 public struct QueueKeys: Sendable {
     /// The queue's name.
     public let queue: String
-    /// The end of the list of jobs that is its head, from which jobs are claimed.
+    /// The head of the list of jobs: the end where they are claimed.
     public enum Head: String, Sendable {
         /// Producers push at the right, as this project's producers and Resque do.
         case left = "LEFT"
@@ -16,26 +16,25 @@ public struct QueueKeys: Sendable {
 
     /// LIST of jobs to send; producers `RPUSH` here, and `LPUSH` puts a job first. The setting `list` names another key.
     public let jobs: String
-    /// The end of ``jobs`` that is its head.
     public let head: Head
     /// ZSET of scheduled and deferred jobs by due time in ms: none of them has failed.
     public let retry: String
-    /// ZSET of jobs that failed, by the due time of their next attempt in ms. They wait by themselves, so that those that
-    /// fail again and again do not delay others.
+    /// ZSET of jobs that failed, by the due time of their next attempt in ms. They wait apart from the others, so that a job that fails
+    /// again and again does not delay them.
     public let failed: String
-    /// ZSET: jobs that wait, in the order in which they are sent, once a job has `fair` or `urgent`.
+    /// ZSET: the waiting jobs in the order of sending, once a job has `fair` or `urgent`.
     public let sorted: String
     /// HASH: the shares of the keys in `sorted`.
     public let shares: String
     /// ZSET of lanes by the end of their lease in ms.
     public let workers: String
-    /// LIST of jobs that blocking waits have moved; every claim takes these first.
+    /// LIST of jobs that blocking waits have moved. Every claim takes these first.
     public let inbox: String
     /// ZSET of dead letters by time in ms, bounded by count, age and total size.
     public let dead: String
     /// STRING: the total size of the dead letters in bytes.
     public let deadBytes: String
-    /// ZSET of cancelled jobs, kept like dead letters, with bounds of its own: neither evicts the other.
+    /// ZSET of cancelled jobs, kept like dead letters. It has bounds of its own, so that neither set evicts the other's jobs.
     public let cancelled: String
     /// STRING: the total size of the cancelled jobs in bytes.
     public let cancelledBytes: String
@@ -43,25 +42,25 @@ public struct QueueKeys: Sendable {
     public let gauges: String
     /// STREAM of results: the outcomes of those notifications that the setting `results` selects.
     public let results: String
-    /// ZSET of entries of `results` by the number of results up to them, by which old ones are removed; with their number
-    /// (`added`).
+    /// ZSET of entries of `results` by the number of results up to them, for removing old results. The score of `added` is the number of
+    /// all results.
     public let resultsMarks: String
-    /// HASH: consumer group → its position in `results`, from which a group that was lost continues; see `ResultGroup`.
+    /// HASH: consumer group → its position in `results`. If the group was lost, it continues there; see `ResultGroup`.
     public let resultsPositions: String
-    /// STRING: about the size of the largest job that was claimed in the last day, in bytes, by which claims know how many
-    /// jobs they can read at once.
+    /// STRING: the approximate size of the largest job that was claimed in the last day, in bytes. Claims use it to limit the number of
+    /// jobs that they read at once.
     public let largest: String
     /// STRING pausing the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
     public let paused: String
     /// HASH: lane → its heartbeat, for `status`.
     public let workerInfo: String
-    /// HASH: the digest of a configuration → the time in ms until which a worker that has it counts as living.
+    /// HASH: digest of a configuration → the time in ms at which its workers no longer count as living.
     public let configurations: String
-    /// HASH: the deliveries of each app (`:<app>`), and of each app with a push type (`alert:<app>`), and how many of the
-    /// latter's notifications have failed (`failed:alert:<app>`). By these, a failure without a campaign is judged. It has
-    /// at most 1,000 fields, and is kept for two days after the last change.
+    /// HASH: the deliveries of each app (`:<app>`) and of each app with a push type (`alert:<app>`), and the failed notifications of the
+    /// latter (`failed:alert:<app>`). If a job without a campaign fails, they decide if that spends an attempt. It has at most 1,000
+    /// fields, and is kept for two days after the last change.
     public let deliveries: String
-    /// STRING: where the queue's jobs are, in JSON, as its workers know it; see `QueueSource`.
+    /// STRING: JSON with the location and format of the queue's jobs, which its workers write; see `QueueSource`.
     public let source: String
     /// The prefix of the keys of a day's counters, before the date.
     public let statsPrefix: String
@@ -75,14 +74,14 @@ public struct QueueKeys: Sendable {
     public let campaignPrefix: String
     /// The prefix of the keys of reservations, before the id.
     public var uniquePrefix: String { base + "unique:" }
-    /// The time for which a campaign's counters are kept after their last change, in milliseconds.
+    /// A campaign's counters are kept for this time after their last change, in milliseconds.
     public static let campaignLifetime = 90 * 86_400_000
 
     private let base: String
 
     /// The error for a prefix, queue name or list that is not valid.
     public struct Invalid: Error, Sendable, CustomStringConvertible {
-        /// The problem, and what to do.
+        /// The problem and its solution.
         public let description: String
     }
 
@@ -167,7 +166,7 @@ public struct QueueKeys: Sendable {
     /// The sets of jobs that wait until they are due.
     public var postponed: [String] { [retry, failed] }
 
-    /// The keys that hold jobs that no lane has claimed and that have not ended.
+    /// The keys of the jobs that have not ended, and that no lane has claimed.
     public var unclaimed: [String] { [jobs, inbox, sorted] + postponed }
 
     /// The keys whose names are known, with their types as `TYPE` names them.
@@ -188,7 +187,7 @@ public struct QueueKeys: Sendable {
     /// between them.
     public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
 
-    /// The command by which producers push jobs.
+    /// The command that producers use to push jobs.
     public var pushCommand: String { head == .left ? "RPUSH" : "LPUSH" }
 
     /// HASH of a lane's claims: `<number>.<stamp>` → job.
@@ -207,7 +206,7 @@ public struct QueueKeys: Sendable {
     /// - Parameter key: a producer's key. It can hold any bytes, like an id.
     public func newest(_ key: ByteBuffer) -> ByteBuffer { name("newest:", key) }
 
-    /// STRING: exists for as long as ``newest(_:)`` once a job with `replaces` and `send_at` was due, and became the newest.
+    /// STRING: exists once a job with `replaces` and `send_at` was due and became the newest; kept as long as ``newest(_:)``.
     /// - Parameter id: the job's id.
     public func announced(_ id: ByteBuffer) -> ByteBuffer { name("announced:", id) }
 

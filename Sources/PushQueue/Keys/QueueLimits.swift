@@ -1,26 +1,26 @@
 /// A queue's leases, and the limits that bound its memory.
 public struct QueueLimits: Sendable {
-    /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
+    /// A lane's lease in milliseconds: its claims stay its own for this time without a renewal.
     public var lease = 30_000
     /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
     public var idleLease: Int { 30 * lease }
-    /// The time in milliseconds for which a lane must have renewed its lease without a gap before it reclaims from
-    /// others: longer than they need to return after an outage.
+    /// A lane reclaims from others only after it has renewed its lease without a gap for this time, in milliseconds. After an outage, the
+    /// other lanes need less time to return.
     public var steadyTime = 15_000
     /// The maximum size of a job in bytes. A claim makes larger jobs dead letters and does not return them.
     public var maximumJobSize = 16 * 1024 * 1024
-    /// The size of a claim in bytes: it ends with the job that reaches it.
+    /// A claim ends with the job that brings it to this size, in bytes.
     public var maximumClaimSize = 1024 * 1024
     public var maximumDeadLetters = 1_000_000
-    /// The time for which dead letters are kept, in milliseconds.
+    /// The maximum age of dead letters, in milliseconds.
     public var maximumDeadLetterAge = 90 * 86_400_000
     /// The maximum total length of the dead letters, in bytes.
     public var maximumDeadLetterBytes = 1 << 30
-    /// Which results are kept for producers.
+    /// The results that are kept for producers.
     public var results = ResultsKept.failures
     /// The approximate number of results that are kept: Redis drops the oldest in blocks.
     public var maximumResults = 100_000
-    /// The approximate time for which results are kept, in milliseconds; 0 for any time.
+    /// The approximate maximum age of results, in milliseconds; 0 for no limit.
     public var maximumResultAge = 30 * 86_400_000
     /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as
     /// poison.
@@ -50,7 +50,7 @@ public enum ResultsKept: String, CaseIterable, Sendable {
         return kinds.compactMap { kind in
             let queues = kept.filter { $0.value == kind.kept }.map(\.key).sorted()
             guard !queues.isEmpty else { return nil }
-            // Without other queues, its name says nothing.
+            // The name of the only queue is not needed.
             return kept.count == 1 ? kind.gap : "\(kind.gap) in \(queues.joined(separator: ", "))"
         }
     }

@@ -4,16 +4,15 @@ public struct SharedKeys: Sendable {
     /// The hash tag. ``QueueKeys`` refuses a queue of this name.
     private static let tag = "shared"
 
-    /// Returns true for a name that no queue can have, because it is the hash tag of these keys or begins like that of a
-    /// shard.
+    /// Returns true for a name that no queue can have: the hash tag of these keys, or a name that begins like the tag of a shard.
     static func hasTag(_ name: String) -> Bool { name == tag || name.hasPrefix("\(tag).") }
 
-    /// SET of the device tokens that are invalid for the own topic of an app, lower-case hex. With `:sandbox` behind it, those of the
-    /// sandbox; with `:other`, tokens that are invalid only for other topics.
+    /// SET of the device tokens that are invalid for the own topic of an app, lower-case hex. The same key with `:sandbox` has those of the
+    /// sandbox. With `:other`, it has tokens that are invalid only for other topics.
     public let invalidTokens: String
-    /// HASH: 5 bytes of an invalid token's SHA-1 → its marks, each of 10 bytes: `at` (invalid since, by APNs, in ms since
-    /// 1970, 6 bytes), the day on which it was marked (since 1970, 2 bytes) and the number of its facts (2 bytes). There
-    /// are 4,096 keys, by the first three hex digits of the SHA-1; this is their name up to the last colon.
+    /// HASH: 5 bytes of an invalid token's SHA-1 → its marks, each of 10 bytes: `at` (when it became invalid according to APNs, in ms since
+    /// 1970, 6 bytes), the day of the marking (since 1970, 2 bytes) and the number of its facts (2 bytes). There are 4,096 keys, by the
+    /// first three hex digits of the SHA-1; this is their name up to the last colon.
     public let invalidTokenDetails: String
     /// HASH: number of facts → JSON with `reason`, `topic`, `environment`, `source` and `set`.
     public let invalidTokenFacts: String
@@ -68,26 +67,25 @@ public struct SharedKeys: Sendable {
         return TokenShard(base: "\(prefix):{\(Self.tag).\(shards).\(index)}:", isShard: true)
     }
 
-    /// STRING pausing the app while it exists: JSON with `reason`, `since`, `until` (the next probe, ms), or any
-    /// text.
+    /// STRING pausing the app while it exists: JSON with `reason`, `since` and `by`, or any text.
     public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
 
-    /// STRING: an operator resumed the app, for a minute. Each lane sends a probe when the value changes.
+    /// STRING: exists for a minute after an operator has resumed the app. Each lane sends a probe when the value changes.
     public func appResumed(_ app: String) -> String { "\(base)apps:\(app):resumed" }
 
-    /// HASH: the time up to which an app's rate is used up, as `next_us` in µs since 1970, and when it was reserved.
+    /// HASH: the end of the reserved part of an app's rate, as `next_us` in µs since 1970, and the time of the last reservation.
     public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
-    /// HASH: the time up to which the rate of a limited campaign is used up, as `next_us` in µs since 1970, and that up to which
-    /// jobs wait for it, as `promised_us`.
+    /// HASH: the end of the used part of a limited campaign's rate, as `next_us` in µs since 1970, and of the part that waiting jobs need,
+    /// as `promised_us`.
     public func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
 
-    /// HASH: the time up to which the rate of the jobs with this `fair` is used up, as `next_us` in µs since 1970, and that up to
-    /// which jobs wait for it, as `promised_us`.
+    /// HASH: the end of the used part of the rate for the jobs with this `fair`, as `next_us` in µs since 1970, and of the part that
+    /// waiting jobs need, as `promised_us`.
     public func fairRate(_ key: String) -> String { "\(base)fair:\(key):rate" }
 
-    /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`, until it ends. `digest` is the SHA-256 of
-    /// the value that its browser has.
+    /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`; kept until it ends. `digest` is the SHA-256 of the browser's
+    /// value.
     public func session(_ digest: String) -> String { "\(base)web-session:\(digest)" }
 
     /// STRING: the provider token that all workers send, and the time of its signature; a secret, kept for an hour.

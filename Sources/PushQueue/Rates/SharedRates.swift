@@ -1,16 +1,15 @@
 import NIOCore
 import Redis
 
-/// The rates of notifications that all workers share: those of apps, and those by which campaigns and producers' keys
-/// are limited.
+/// The rates of notifications that all workers share: those of apps, of limited campaigns, and of the values of `fair`.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public final class SharedRates {
-    /// A rate within which jobs get their turns.
+    /// A limited rate that gives jobs their turns.
     public enum Limit: Sendable, Hashable {
-        /// That of a campaign, which an operator has limited at a time in milliseconds since 1970.
+        /// The rate of a campaign, which an operator has limited at a time in milliseconds since 1970.
         case campaign(String, perSecond: Int, since: Int64)
-        /// That of the jobs with this `fair`, by their `fair_per_second`.
+        /// The rate of the jobs with this `fair`, from their `fair_per_second`.
         case fair(String, perSecond: Int)
 
         /// The maximum number of notifications per second.
@@ -21,9 +20,9 @@ public final class SharedRates {
         }
     }
 
-    /// The time for which an app's unused rate is kept, in milliseconds.
+    /// An app's unused rate is kept for this time, in milliseconds.
     private static let appLifetime = 3_600_000
-    /// The time for which the rate of a key is kept, in milliseconds; no job waits longer for it.
+    /// The rate of a key is kept for this time, in milliseconds. No job waits longer for it.
     private static let fairLifetime = 30 * 86_400_000
 
     private let keys: SharedKeys
@@ -36,7 +35,7 @@ public final class SharedRates {
     }
 
     /// Reserves a portion of an app's rate.
-    /// - Parameter completion: gets the milliseconds until as many notifications can be sent.
+    /// - Parameter completion: gets the milliseconds until the portion can be sent.
     public func reserve(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
         scripts.run(
             .reserveRate, [keys.appRate(app)], expecting: 9,
@@ -64,7 +63,7 @@ public final class SharedRates {
     }
 
     /// Gives jobs of a limited rate their turns, if they can be sent now.
-    /// - Parameter completion: gets for each job 0 if it has its turn, or the milliseconds after which it asks again.
+    /// - Parameter completion: gets a number for each job: 0 if it has its turn, or the milliseconds until it should ask again.
     public func take(_ turns: [Turn], of limit: Limit, completion: @escaping Completion<[Int]>) {
         let key: String
         let (since, lifetime): (Int64, Int)

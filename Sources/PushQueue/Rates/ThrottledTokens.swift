@@ -1,7 +1,7 @@
 import NIOCore
 import Redis
 
-/// The device tokens that APNs throttles, which no worker sends to for a while.
+/// The device tokens that APNs throttles. No worker sends to them for a while.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 public struct ThrottledTokens {
@@ -17,8 +17,8 @@ public struct ThrottledTokens {
         scripts = ScriptRunner(client: client, clock: clock)
     }
 
-    /// Adds a token for all workers, and removes those whose time has passed. Works on a Redis whose memory is full.
-    /// - Parameter until: the time at which it can be sent to again, in milliseconds since 1970.
+    /// Adds a token for all workers, and removes those whose pause has ended. Works on a Redis whose memory is full.
+    /// - Parameter until: the end of the token's pause, in milliseconds since 1970.
     public func add(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
         scripts.run(
             .throttleToken, [key, changes],
@@ -28,15 +28,14 @@ public struct ThrottledTokens {
             }, completion: completion, reading: { _ = $0.number() })
     }
 
-    /// Counts the tokens, also those whose time has passed.
+    /// Counts the tokens, including those whose pause has ended.
     public func count(completion: @escaping Completion<Int>) {
         client.send(RedisCommand("ZCARD", key)) { result in
             completion(result.mapError(QueueFailure.redis).map { $0.root.number ?? 0 })
         }
     }
 
-    /// Finds the candidates that APNs throttles, each with the time at which it can be sent to again (ms since 1970),
-    /// which may have passed.
+    /// Finds the candidates that APNs throttles, each with the end of its pause (ms since 1970), which may have passed.
     /// - Parameter candidates: lower-case hex, at most a few thousand.
     public func find(
         _ candidates: TokenList,

@@ -1,8 +1,8 @@
 import Redis
 
-/// Numbers that other programs may have written. Producers and operators write to Redis, too, and a wrong unit or a
-/// typing mistake makes a number of any size. Within ±2⁵³ it can be converted to `Double` and back, and sums,
-/// differences and conversions of units cannot overflow.
+/// Numbers that other programs may have written. Producers and operators write to Redis, too, and a wrong unit or a typing mistake makes a
+/// number of any size. Numbers within ±2⁵³ can be converted to `Double` and back, and their sums, differences and conversions of units
+/// cannot overflow.
 public protocol BoundedNumber: FixedWidthInteger & SignedInteger {}
 
 extension Int: BoundedNumber {}
@@ -15,7 +15,7 @@ extension BoundedNumber {
     /// The nearest number within the bound.
     public init(bounding value: Self) { self = Swift.min(Swift.max(value, -Self.bound), Self.bound) }
 
-    /// The nearest whole number within the bound; 0 for what is not a number.
+    /// The nearest whole number within the bound; 0 for NaN.
     public init(bounding value: Double) {
         let limit = Double(Self.bound)
         self = value.isNaN ? 0 : Self(Swift.min(Swift.max(value.rounded(), -limit), limit))

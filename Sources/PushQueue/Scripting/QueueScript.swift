@@ -14,7 +14,7 @@ public struct QueueScript: Sendable, Hashable, CustomStringConvertible {
     public let description: String
     /// The source of the script, with the parts that it needs.
     public let source: [UInt8]
-    /// The SHA-1 of the source in hex, by which Redis knows it.
+    /// The SHA-1 of the source in hex. Redis identifies the script by it.
     public let digest: String
     /// The script's own file.
     public let text: [UInt8]
@@ -83,9 +83,9 @@ public enum ClockSource: Sendable, Equatable {
     case key(String)
 }
 
-/// The parts of scripts: files of functions that they share, in the folder `parts`. A file names those that it needs in a line
-/// `-- Needs: base counters`, and they are sent in its place, after those that they need themselves. In a function, they are
-/// defined only when it runs, because each definition takes time in each call of a script.
+/// The parts of scripts: files of functions that they share, in the folder `parts`. A line `-- Needs: base counters` is replaced by these
+/// parts, after the parts that they need. Parts within a function are defined only when it runs, because each definition takes time in each
+/// call of a script.
 enum ScriptParts {
     static let needs = Array("-- Needs: ".utf8)
 
@@ -123,7 +123,7 @@ enum ScriptParts {
                 source += line + [UInt8(ascii: "\n")]
                 continue
             }
-            // What a function defines ends with it.
+            // The definitions within a function end with the function.
             var inner = given
             for name in String(decoding: code.dropFirst(needs.count), as: UTF8.self).split(separator: " ").map(
                 String.init)
@@ -133,7 +133,7 @@ enum ScriptParts {
             }
             if code.startIndex == line.startIndex { given = inner }
         }
-        // Each text ends with a line.
+        // Each text ends with a line feed, so its last line is empty.
         return source.dropLast()
     }
 }

@@ -3,8 +3,8 @@ import Redis
 
 /// A script's reply, read from its first element to its last.
 ///
-/// An element that is missing, of another type, or left over makes the whole reply a failure: the server runs another
-/// version of the script, or is not Redis. Until then it reads as an empty value, so that callers need no checks.
+/// A missing element, or one of another type, reads as an empty value, so that callers need no checks. It makes the whole reply a failure,
+/// as do elements that are left over: the server runs another version of the script, or is not Redis.
 public struct ScriptReply {
     /// A reply that is not an array.
     private var only: RESPReply.Element?
@@ -40,20 +40,20 @@ public struct ScriptReply {
     /// Reads a number within ±2⁵³.
     public mutating func number() -> Int { read(\.number) ?? 0 }
 
-    /// Reads a number; a negative one stands for a missing value.
+    /// Reads a number. A negative one means that there is no value.
     public mutating func numberIfAny() -> Int64? {
         let number = number()
         return number < 0 ? nil : Int64(number)
     }
 
-    /// Reads a number that stands for a value.
+    /// Reads a number that is the raw value of a type.
     public mutating func value<Value: RawRepresentable<Int>>(else empty: Value) -> Value {
         read { $0.number.flatMap(Value.init) } ?? empty
     }
 
     public mutating func text() -> String { read(\.string) ?? "" }
 
-    /// Reads a text; an empty one stands for a missing value.
+    /// Reads a text. An empty one means that there is no value.
     public mutating func textIfAny() -> String? {
         let text = text()
         return text.isEmpty ? nil : text

@@ -1,9 +1,9 @@
 import NIOCore
 import Redis
 
-/// Runs scripts on one server by their digests. The first call of a script sends its source with `EVAL`, which also loads
-/// it: a call that is sent again because the server does not know the script would be run after those that follow it. That
-/// happens only if the server forgets scripts, as with a restart, a failover or `SCRIPT FLUSH`.
+/// Runs scripts on one server by their digests. The first call of a script sends its source with `EVAL`, which also loads it. A digest that
+/// the server does not know would have to be sent again, after later calls. That happens only if the server forgets scripts: after a
+/// restart, a failover or `SCRIPT FLUSH`.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.
 final class ScriptRunner {

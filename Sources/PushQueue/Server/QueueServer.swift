@@ -10,11 +10,9 @@ public struct QueueServer: Sendable, Equatable {
     public var isFailedOver: Bool
     /// The server's report on itself, or its refusal.
     public var info: Result<ServerInfo, RedisServerError>
-    /// The error with which the server refuses a producer's write; `nil` if it accepts one, or if the user has no
-    /// permission to write.
+    /// The server's refusal of a producer's write; `nil` if it accepts writes, or if the user has no permission to write.
     public var writeRefusal: RedisServerError?
-    /// The number of masters of the Cluster that the server is a node of, although the URL is of a single server; `nil`
-    /// if it is not.
+    /// The number of masters of the server's Cluster, if the URL names a single server; `nil` if the server is in no Cluster.
     public var clusterSize: Int?
 
     public init(

@@ -70,7 +70,7 @@ public struct ServerInfo: Sendable, Equatable {
         return Double(usedMemory) / Double(memoryLimit)
     }
 
-    /// The share of the memory limit from which the server counts as nearly full.
+    /// The server counts as nearly full from this share of the memory limit on.
     public static let nearlyFull = 0.9
 
     /// True if the memory limit is nearly reached, and the server will then refuse jobs.

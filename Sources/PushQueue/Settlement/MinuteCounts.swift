@@ -1,7 +1,7 @@
 import PrintableText
 import Redis
 
-/// Times in milliseconds, counted in buckets from which percentiles can be estimated.
+/// Times in milliseconds, counted in buckets. Percentiles can be estimated from them.
 ///
 /// The upper bounds are 1, 2, 3, 4, 6, 8, 12, 16, 24, … ms: two buckets for each doubling, so that an estimate is off
 /// by less than half. The last bucket holds all longer times, too.
@@ -76,9 +76,9 @@ public struct LatencyCounts: Sendable, Equatable {
 
 /// A lane's counts for a queue since it last wrote them to Redis, for charts.
 ///
-/// Lanes add up in memory and attach the sums to a settlement about once per second. So a crash loses about a second of
-/// history. The sums belong to the minute in which they are written. They count what lanes did: a notification that two
-/// lanes ended because the first had lost its lease counts twice, unlike in the day's counters.
+/// Lanes add up in memory and attach the sums to a settlement about once per second. So a crash loses about a second of history. The sums
+/// belong to the minute in which they are written. If two lanes ended a notification, because the first had lost its lease, it counts twice
+/// here, but not in the day's counters.
 public struct MinuteCounts: Sendable, Equatable {
     /// The upper bound in milliseconds of the last bucket of ``answers``: no request waits that long.
     public static let longestAnswer = 32_768
@@ -94,7 +94,7 @@ public struct MinuteCounts: Sendable, Equatable {
     public var latencies = LatencyCounts()
     /// The times from the submission of requests to APNs' answers, in milliseconds.
     public var answers = LatencyCounts(upTo: Self.longestAnswer)
-    /// The deliveries of each app and push type, by which failures are judged.
+    /// The deliveries of each app and push type, which decide if a failure spends an attempt.
     public var deliveries: [DeliveryGroup: Int] = [:]
     /// The age of the oldest claimed job in milliseconds; `nil` if no job contains the time at which it was enqueued.
     public var oldest: Int64?

@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// The result of one notification, for producers; an entry of ``QueueKeys/results`` has those of many.
+/// The result of one notification, for producers. An entry of ``QueueKeys/results`` contains many results.
 public struct NotificationResult: Sendable {
     /// The producer's id, if the job has one.
     public var id: ByteBuffer?
@@ -34,8 +34,8 @@ public struct NotificationResult: Sendable {
     }
 }
 
-/// Results that share the members of the first: a JSON object with these and `notifications`, an array with an object for the other
-/// members of each.
+/// Several results as a JSON object: the members that they share, and `notifications`, an array with an object for the other members of
+/// each result.
 struct PackedGroup: Sendable {
     private let first: NotificationResult
     /// True if the results are of one job; otherwise they are of jobs of one campaign.
@@ -73,7 +73,7 @@ struct PackedGroup: Sendable {
 
 /// The results of a job, encoded for Redis: a JSON array of groups.
 public struct PackedResults: Sendable {
-    /// The number of groups that are compared with a result. More only cost memory.
+    /// A result is compared with this number of groups. Not finding its group only costs memory.
     private static let comparedGroups = 8
 
     /// The only result, which is not encoded yet.
@@ -129,7 +129,7 @@ extension NotificationResult {
     /// In bytes. A malformed token can be as long as its job; this much of it is enough to recognize it.
     private static let maximumTokenLength = 2048
 
-    /// True if the result of another notification of the same job differs only in members that are a result's own.
+    /// True if the result of another notification of the same job has the same shared members.
     fileprivate func isLike(_ other: NotificationResult) -> Bool {
         endedLike(other) && id == other.id && campaign == other.campaign && labels == other.labels
             && fair == other.fair && trace == other.trace

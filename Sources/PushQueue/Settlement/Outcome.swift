@@ -7,8 +7,8 @@ public enum Outcome: String, CaseIterable, Sendable {
     case invalidToken = "invalid_token"
     /// Its expiration passed before it was delivered.
     case expired
-    /// It was dropped as its job requested: no answer arrived (`on_uncertain: drop`), or another job has its id
-    /// (`unique_for`).
+    /// It was dropped as its job requested: no answer arrived (`on_uncertain: drop`), another job has its id (`unique_for`), or a newer job
+    /// replaces it (`replaces`).
     case dropped
     /// It was not sent, because its device token was in the set of invalid tokens.
     case suppressed
@@ -32,9 +32,9 @@ public enum Outcome: String, CaseIterable, Sendable {
 
 /// The reason why a notification goes back to Redis instead of ending. The raw value is the name of its counter.
 public enum Postponement: String, CaseIterable, Sendable {
-    /// It failed and will be tried again; an attempt is spent.
+    /// It failed and will be tried again.
     case retried
-    /// It can't be sent now; no attempt is spent.
+    /// It can't be sent now, without a failure.
     case deferred
     /// Its job requests a later time (`send_at`).
     case scheduled

@@ -4,7 +4,7 @@ import Redis
 
 /// A batch of settlements that one script call writes.
 ///
-/// It holds no jobs, only what is added to them: Redis has their bytes, and wraps or buries them itself.
+/// It contains no jobs, but only the additions to them: Redis has their bytes, and wraps or buries them itself.
 public struct Settlement: Sendable {
     /// The time at which a job is due again.
     public enum Due: Sendable, Equatable {
@@ -13,7 +13,7 @@ public struct Settlement: Sendable {
         case at(milliseconds: Int64)
     }
 
-    /// The counter of jobs whose notifications had different outcomes, which are counted one by one.
+    /// The counter of jobs whose notifications had different outcomes. These outcomes are counted one by one.
     public static let mixed = "mixed"
 
     /// The settlements of the current campaign.
@@ -29,9 +29,8 @@ public struct Settlement: Sendable {
     public private(set) var copiedBytes = 0
     /// The approximate size of the results for producers, in bytes.
     public private(set) var resultBytes = 0
-    /// Tokens that these jobs have found to be invalid. They are not part of the settlement: they are added to the set
-    /// before it is written. A master that takes over in a failover may lack them, so they must be added again before
-    /// this is written there.
+    /// Invalid tokens that these jobs have found. They are not part of the settlement, but are added to the set before it is written. A
+    /// master that takes over in a failover may lack them, so they must be added again before the settlement is written there.
     public var invalidTokens: [InvalidToken] = []
     /// The lane's counts since it last wrote them; most settlements carry none.
     ///
@@ -99,7 +98,7 @@ public struct Settlement: Sendable {
     }
 
     /// Ends a job whose notifications all had the same outcome.
-    /// - Parameter notifications: their number, from 1.
+    /// - Parameter notifications: their number, at least 1.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome, notifications: Int) {
         end(claim, counting: outcome.rawValue, notifications)
     }
@@ -136,8 +135,8 @@ public struct Settlement: Sendable {
         if let reason { addCount("\(postponement.rawValue):\(reason)", 1) }
     }
 
-    /// Returns some of a job's notifications to the queue as a job of their own. A later call ends the claim, before
-    /// those for other claims. Count the notifications with ``addCount(_:_:)``.
+    /// Returns some of a job's notifications to the queue as a job of their own. A later call must end the claim, before any call for
+    /// another claim. Count the notifications with ``addCount(_:_:)``.
     /// - Parameters:
     ///   - head: the wrapper's head (see `EnvelopeWriter`).
     ///   - original: the range of the original's bytes in the claimed job.
@@ -147,20 +146,20 @@ public struct Settlement: Sendable {
         retry(claim, due: .after(milliseconds: delay), head: head, original: original)
     }
 
-    /// The rule by which a failure spends an attempt.
+    /// The rule that decides if a failure spends an attempt.
     public enum AttemptRule: Sendable, Equatable {
-        /// It spends none, such as one that a connection did to many.
+        /// It spends none. For a failure that affects many notifications, such as a lost connection.
         case never
         /// It spends one.
         case always
-        /// It spends one if other notifications of its group were delivered since its last failure: then it is the
-        /// notification's own fault. The script compares the group's counter in Redis with the one in the wrapper, so any
-        /// lane decides alike. The first failure spends none, and a group with fewer than 8 notifications is judged with its
-        /// app. Without other deliveries it spends none for a day after the first failure or, if the notification
-        /// `expires`, until then. With none of `maximum` attempts left, the notifications become a dead letter.
+        /// It spends one if other notifications of its group were delivered since its last failure: then it is the notification's own
+        /// fault. The script compares the group's counter in Redis with the one in the wrapper, so any lane decides alike. The first
+        /// failure spends none. A group with fewer than 8 notifications is judged with its app. Without other deliveries it spends none for
+        /// a day after the first failure or, if the notification `expires`, until it has expired. With none of `maximum` attempts left, the
+        /// notifications become a dead letter.
         case judged(Fault, maximum: Int, expires: Bool)
 
-        /// What may be at fault.
+        /// The part that may be at fault.
         public enum Fault: String, Sendable {
             /// The notification, its token or its job.
             case own
@@ -178,10 +177,10 @@ public struct Settlement: Sendable {
         public var notifications: Int
         /// The milliseconds until the next attempt.
         public var delay: Int64
-        /// The wrapper's head, with the failure as its `error` and the number of the attempt that has failed; see
-        /// `EnvelopeWriter`. The script adds what it compares with the next failure.
+        /// The wrapper's head, with the failure as its `error` and the number of the failed attempt; see `EnvelopeWriter`. The script adds
+        /// the counters for judging the next failure.
         public var head: ByteBuffer
-        /// The group that judges it if the job has no campaign.
+        /// The group whose deliveries judge it if the job has no campaign.
         public var group: DeliveryGroup
         /// JSON members of the dead letter that they become without an attempt left, each with a leading comma.
         public var deadMembers = ByteBuffer()
@@ -199,9 +198,9 @@ public struct Settlement: Sendable {
         }
     }
 
-    /// Has some notifications of a job tried again after a failure, or makes them a dead letter if they have no attempt
-    /// left. The script counts them, and decides if the failure spends an attempt.
-    /// - Parameter settles: `false` if a later call ends the claim, before those for other claims.
+    /// Postpones some notifications of a job after a failure, or makes them a dead letter if they have no attempt left. The script counts
+    /// them, and decides if the failure spends an attempt.
+    /// - Parameter settles: `false` if a later call ends the claim, before any call for another claim.
     public mutating func fail(_ claim: ClaimID, _ failure: Failure, settles: Bool) {
         group.write("fail", claim) { arguments in
             switch failure.rule {
@@ -229,8 +228,8 @@ public struct Settlement: Sendable {
         count += 1
     }
 
-    /// Ends the reservation of a job that was not sent. A later call ends the claim, before those for other claims, and not as
-    /// one that had one notification left.
+    /// Ends the reservation of a job that was not sent. A later call must end the claim, before any call for another claim. It must not be
+    /// ``end(_:_:)`` or ``end(_:_:results:)``, because these are written first.
     /// - Parameter ifExhausted: true to end it only if a failure has spent the last attempt in this settlement.
     public mutating func free(_ reservation: Reservation, of claim: ClaimID, ifExhausted: Bool) {
         group.write("free", claim) { arguments in
@@ -252,10 +251,10 @@ public struct Settlement: Sendable {
         copiedBytes += original.count
     }
 
-    /// Replaces a claim whose job waits for some of its notifications: the others have ended.
+    /// Replaces a claim after some notifications of its job have ended. The lane keeps the others.
     /// - Parameters:
     ///   - rest: the claim that replaces it.
-    ///   - head: the wrapper's head, which names the tokens that are left.
+    ///   - head: the wrapper's head, which names the remaining tokens.
     ///   - original: the range of the original's bytes in the claimed job.
     public mutating func keep(_ claim: ClaimID, as rest: ClaimID, head: ByteBuffer, original: Range<Int>) {
         group.end(claim, rest: (rest, head, original))
@@ -265,11 +264,11 @@ public struct Settlement: Sendable {
         count += 1
     }
 
-    /// The approximate number of bytes that the pieces of a job may have without their tokens, and the maximum number of
-    /// bytes of the tokens of a piece: a wrapper's head has at most 4 MiB.
+    /// The approximate maximum size of a job's pieces without their tokens, and the maximum size of the tokens of a piece, in bytes. A
+    /// wrapper's head has at most 4 MiB.
     private static let (splitBytes, pieceBytes) = (1 << 20, 3 << 20)
 
-    /// Returns at least two pieces, as many as one call writes. A larger one is split again when it is claimed.
+    /// Joins pieces to as many as one call writes, at least two. A piece that is still too large is split again when it is claimed.
     private static func joined(_ pieces: [Range<Int>], copying copied: Int) -> [Range<Int>] {
         guard let first = pieces.first, let last = pieces.last else { return [] }
         let groups = max(2, splitBytes / max(1, copied), (last.upperBound - first.lowerBound) / pieceBytes + 1)
@@ -284,7 +283,8 @@ public struct Settlement: Sendable {
     ///   - prefix: the wrapper's members that all pieces share, without `"job":` (see `EnvelopeWriter.prefix()`).
     ///   - pieces: the range of each piece's tokens in the claimed job, with the commas between them. If the rest of the job is
     ///     so large that all pieces would be too much for a call, several become one.
-    ///   - fair: the key among whose jobs the job has waited for its share, empty for none; `nil` if it did not wait for one.
+    ///   - fair: the value of `fair` if the job has waited for the share of its key, empty for a job without `fair`; `nil` if it has not
+    ///     waited for a share.
     ///   - cut: the range of the original's list of tokens in the claimed job. The pieces leave it out.
     ///   - original: the range of the original's bytes in the claimed job.
     ///   - text: the text that `pieces` are ranges of, if the claimed job does not have the tokens as they must be
@@ -323,8 +323,8 @@ public struct Settlement: Sendable {
     ///   - attempts: the number of attempts that were made.
     ///   - members: further JSON members about it, each with a leading comma.
     ///   - original: the range of the original's bytes in the claimed job.
-    ///   - settles: `false` if other notifications of the job are not dead: a later call then ends the claim, before those
-    ///     for other claims.
+    ///   - settles: `false` if other notifications of the job are not dead. A later call must then end the claim, before any call for
+    ///     another claim.
     public mutating func bury(
         _ claim: ClaimID, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
         original: Range<Int>, settles: Bool = true
@@ -367,7 +367,7 @@ public struct Settlement: Sendable {
     }
 }
 
-/// The notifications among which a failure is judged if its job has no campaign: those of an app with a push type. The topic
+/// The group of notifications that judges a failure if its job has no campaign: those of an app with a push type. It needs no topic, which
 /// follows from both, except for a job that names another topic of its app.
 public struct DeliveryGroup: Sendable, Hashable {
     public let app: String

@@ -6,7 +6,7 @@ import Redis
 struct SettlementGroup {
     /// Results of jobs with one notification left that ended alike, and the claims of these jobs.
     private struct Report {
-        /// The number of reports that are compared with a result. More only cost arguments.
+        /// A result is compared with this number of reports. Not finding its report only costs arguments.
         static let compared = 8
         /// The size at which a report is complete, in bytes.
         static let maximumSize = 48 << 10
@@ -26,7 +26,7 @@ struct SettlementGroup {
         }
     }
 
-    /// The end of a claim, with what it counts and its results.
+    /// The end of a claim, with its counts and results.
     private struct Ending {
         let claim: ClaimID
         /// True once the claim is ended or replaced; until then, only parts of its job are written.
@@ -59,7 +59,7 @@ struct SettlementGroup {
 
     /// The claims of jobs with one notification left, without a result, by the index of their outcomes.
     private(set) var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
-    /// The same with a result for each.
+    /// The ends of such jobs with a result.
     private var reports: [Report] = []
     /// The ends of other jobs.
     private var arguments = RedisCommand()
