@@ -1,5 +1,5 @@
--- Adds a device token to those that APNs throttles, removes those whose pause has ended, and announces it to the processes that keep a
--- filter of the tokens that are looked up.
+-- Adds a device token to those that APNs throttles, and announces it to the processes that keep a filter of tokens. Removes the tokens
+-- whose pause has ended.
 --
 -- KEYS  1 throttled-tokens        ZSET token -> the end of its pause (ms since 1970); expires with the last pause
 --       2 invalid-tokens:changes  STREAM of a bounded number of entries

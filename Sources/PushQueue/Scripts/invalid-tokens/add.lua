@@ -1,5 +1,5 @@
--- Marks tokens as invalid, except for devices that have registered since. Of mark and registration the later holds; a time that is ahead of
--- Redis' clock counts as now. Removes some of the marks that were made, and of the registrations that were recorded, too long ago.
+-- Marks tokens as invalid, except those whose devices have registered since: the later of mark and registration counts. A time that is
+-- ahead of Redis' clock counts as now. Also removes some of the marks and registrations that are too old.
 --
 -- KEYS  1 invalid-tokens           SET; of a shard, the beginning of the keys of its sets; see the part invalid-tokens
 --       2 registrations            HASH token -> when its device last registered (ms since 1970); of a shard, the beginning of such keys
@@ -14,8 +14,8 @@
 --                                  it is in ('' if that follows from the facts), and a registration that may not be recorded ('' for none)
 -- Reply { outcome... }             for each: 1 it was not marked like this, 0 it was, -1 its device has registered since
 --
--- A mark replaces only an older one for the same topic and environment: feedback arrives late. Run twice, the second run changes nothing
--- and replies 0 instead of 1.
+-- A mark replaces only an older one for the same topic and environment, because feedback arrives late. Run twice, the second run changes
+-- nothing and replies 0 instead of 1.
 -- Needs: time base invalid-tokens
 
 local set, registrations, details, facts, changes = unpack(KEYS)
@@ -31,7 +31,7 @@ end
 
 local now = now_ms()
 local outcomes = {}
--- The tokens of this call, which can occur twice: their sets and marks before it and after it.
+-- The tokens of this call with their sets and marks, before and after it. A token can occur twice.
 local states = {}
 -- The registrations to write, by token.
 local registered = {}
@@ -39,7 +39,7 @@ local registered = {}
 local numbers, new_facts = {}, {}
 local stored_scope, given_scopes = MARKS.scopes_in(facts), {}
 
--- Returns the number of facts, which follows from their text. 0 if it and the next ones have other facts.
+-- Returns the number of facts, which is derived from their text; 0 if that number and the next ones have other facts.
 local function number_of(text)
     if not numbers[text] then
         local first = tonumber(string.sub(redis.sha1hex(text), 1, 4), 16)
@@ -57,12 +57,12 @@ local function number_of(text)
     return numbers[text]
 end
 
--- Returns the scope of a mark that is stored or will be.
+-- Returns the scope of a mark's facts, which are stored or new.
 local function scope(number)
     return new_facts[number] and MARKS.scope_of(new_facts[number]) or stored_scope(number)
 end
 
--- Adds a mark to those of a token, or replaces an older one. Returns true if none was like this.
+-- Adds a mark to those of a token, or replaces an older one of its scope. Returns true if the scope is new.
 local function add_mark(marks, at, text, day)
     local own = given_scopes[text]
     local place
@@ -89,7 +89,7 @@ local function add_mark(marks, at, text, day)
     return is_new
 end
 
--- Returns the sum of a token's sets with more. Those that are invalid for an own topic are not among the others.
+-- Returns the sum of a token's sets and further ones. A token that is invalid for an own topic is not in `other`.
 local function entered(sets, more)
     local sum = 0
     for _, one in ipairs(SETS.all) do
@@ -118,8 +118,8 @@ local function decide(first, last)
                 return failure
             end
             local sum = stored.sums[place] or 0
-            -- Marks of a token that is in no set are left over: another program has removed it. One without marks is invalid for all
-            -- topics already.
+            -- If the token is in no set, another program has removed it, and its marks are left over. A token without marks is already
+            -- invalid for all topics.
             states[token] = { was = sum, sets = sum, marks = sum > 0 and marks or {}, is_bare = sum > 0 and #marks == 0 }
         end
         local state = states[token]

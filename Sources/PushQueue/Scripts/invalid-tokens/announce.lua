@@ -1,5 +1,5 @@
--- Announces tokens that are in the set of invalid ones to the processes that keep a filter of it. A process that adds tokens does this
--- before it counts them as added, and also for those that it found in the set: the process that added them may have ended before.
+-- Announces invalid tokens to the processes that keep a filter of them. A process that adds tokens announces them before it counts them as
+-- added. It also announces those that it found in the set, because the process that added them may have ended before its announcement.
 --
 -- KEYS  1 invalid-tokens:changes  STREAM of a bounded number of entries
 -- ARGV  1 tokens...               lower-case hex with commas between them, an entry each

@@ -12,8 +12,8 @@
 --                                  invalid (ms since 1970), the day on which it was marked (since 1970), and the other facts as JSON, ''
 --                                  for none
 --
--- The tokens are one argument, and the reply holds only the invalid ones, which are few: one argument and one reply for each
--- token cost the worker a twentieth of the cost of a notification.
+-- The tokens are one argument, and the reply has only the invalid ones, which are few. An argument and a reply for each token would cost
+-- the worker a twentieth of the cost of a notification.
 --
 -- Changes nothing.
 -- Needs: time base invalid-tokens

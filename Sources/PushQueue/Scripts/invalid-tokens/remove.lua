@@ -1,5 +1,5 @@
--- Removes marks of tokens, and tokens without marks from the sets of invalid ones. If that is because their devices have registered again,
--- records when they did. Removes some of the marks that were made, and of the registrations that were recorded, too long ago.
+-- Removes marks of tokens, and removes tokens without marks from the sets of invalid ones. Records the registrations of devices that have
+-- registered again. Also removes some of the marks and registrations that are too old.
 --
 -- KEYS  1 invalid-tokens           SET; of a shard, the beginning of the keys of its sets; see the part invalid-tokens
 --       2 registrations            HASH token -> when its device last registered (ms since 1970); of a shard, the beginning of such keys

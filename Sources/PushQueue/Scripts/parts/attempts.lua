@@ -1,22 +1,22 @@
 -- The attempts that failures spend.
 --
--- A failure spends an attempt only if it is the notification's own fault: if others of its group were delivered since its last
--- failure. So the wrapper has the count of the group's deliveries at that failure (`seen`), and the time of the first one
--- (`first`). A group is the job's campaign, whose counter is exact; without one, it is the app with the push type, whose
--- deliveries each lane adds about once per second. Counters only grow, unless they expire or are evicted; days do not matter.
+-- A failure spends an attempt only if it is the notification's own fault: if others of its group were delivered since its last failure. So
+-- the wrapper has the deliveries of the group at that failure (`seen`), and the time of the first failure (`first`). The group is the job's
+-- campaign, whose counter is exact. Without a campaign it is the app with the push type, whose deliveries each lane adds about once per
+-- second. Counters only grow, unless they expire or are evicted; days do not matter.
 -- Needs: values wrapper
 
--- A group with fewer notifications is judged with its app.
+-- A smaller group is judged by the deliveries of its app.
 local SMALLEST_GROUP = 8
 -- A failure of the server spends no attempt for this time after the first failure, ms.
 local SERVER_FREE = 3600000
--- Without other deliveries, no failure does for this time, ms.
+-- Without other deliveries, no failure spends an attempt for this time after the first failure, ms.
 local ALL_FREE = 86400000
 -- The maximum number of fields of the counters of apps and push types, and the time for which they are kept, ms.
 local MAX_DELIVERY_FIELDS, DELIVERIES_LIFE = 1000, 2 * 86400000
 
--- Returns the deliveries and the failed notifications of a group, and the deliveries of its app. `unwritten` are the counts of
--- the campaign that this call has not written yet. A counter that is not a number counts nothing.
+-- Returns the deliveries and the failed notifications of a group, and the deliveries of its app. `unwritten` are the counts of the campaign
+-- that this call has not written yet. A counter that is not a number counts as 0.
 local function attempt_counts(campaign_key, unwritten, deliveries, group, app)
     local function read(key, fields)
         local values, numbers = redis.pcall('HMGET', key, unpack(fields)), {}
@@ -35,13 +35,13 @@ local function attempt_counts(campaign_key, unwritten, deliveries, group, app)
     return { group = delivered, app = of_app, size = delivered + failed }
 end
 
--- True if a counter has grown since it had a value. A smaller one has begun again.
+-- True if a counter has grown since its value was `before`. A smaller one has begun again.
 local function has_grown(count, before)
     return count > before or count < before and count > 0
 end
 
--- Decides if a failure of a claimed job spends an attempt. Returns the number of the next attempt, true if there is none, true
--- if this is the first failure, and what the next failure needs.
+-- Decides if a failure of a claimed job spends an attempt. Returns the number of the next attempt, true if there is none, true if this is
+-- the first failure, and the facts for the next failure.
 --   rule    `<never, always, own or server> <maximum attempts> <1 if the notification expires>`
 --   counts  see attempt_counts
 local function judge_failure(body, rule, now, counts)
@@ -65,7 +65,7 @@ local function judge_failure(body, rule, now, counts)
     return attempt, is_last, not first, { first = first or now, group = counts.group, app = counts.app }
 end
 
--- Returns the head of a wrapper that a worker wrote, with the number of the next attempt and what the next failure needs.
+-- Returns the head of a wrapper that a worker wrote, with the number of the next attempt and the facts for the next failure.
 local function failed_head(head, attempt, facts)
     local start = string.match(head, '^{"apns_worker":1,"attempt":%d+()')
     local _, stop = string.find(head, ',"error":{', 1, true)

@@ -1,10 +1,10 @@
--- The counters of campaigns, the entry of the results about a campaign that has finished, the commands of operators about the jobs of
--- campaigns and with ids, and the guards that pause a campaign.
+-- Campaigns: their counters, the entry of the results about a finished one, the commands of operators about jobs, and the guards that pause
+-- a campaign.
 -- Needs: time values results
 
 -- Beyond this number, the campaigns that were settled longest ago lose their counters.
 local MAX_CAMPAIGNS = 10000
--- The time for which a campaign's counters are kept after its last change, ms.
+-- A campaign's counters are kept for this time after their last change, ms.
 local CAMPAIGN_LIFE = 90 * 86400000
 -- The number of reasons in the entry about a finished campaign.
 local MAX_FINISHED_REASONS = 20
@@ -12,7 +12,7 @@ local MAX_FINISHED_REASONS = 20
 local UNLIMITED_RESULTS = '9007199254740991'
 local OUTCOMES = { 'delivered', 'invalid_token', 'expired', 'dropped', 'suppressed', 'dead', 'cancelled' }
 
--- The size of the counts of times beyond which they begin again: those of all buckets have at most 1,100 bytes.
+-- Counts of times that are longer than this text begin again. The counts of all buckets have at most 1,100 bytes.
 local MAX_LATENCY = 4096
 
 -- Returns the most frequent reasons of a counter, such as those of `dead:BadPayload`, as a JSON object.
@@ -80,17 +80,17 @@ local function percentiles_json(text)
     return table.concat(members)
 end
 
--- Adds an entry to the results once all notifications of a campaign have ended, and records that. `facts` are its
--- `started_at`, `total`, `open`, `finished_at`, `reported`, and its counters by outcome. Call write_results afterwards.
+-- Adds an entry to the results once all notifications of a campaign have ended, and records that. `facts` are its `started_at`, `total`,
+-- `open`, `finished_at`, `reported`, and its counters by outcome. Call write_results afterwards.
 --
--- Only a total that will not grow says when a campaign has finished. A producer that does not know it yet sets `open`.
+-- A campaign has an end only if its total no longer grows. As long as it can grow, the producer sets `open`.
 local function finish_campaign(key, now, name, facts, results, limit)
     local total = bounded(facts.total)
     if total <= 0 or facts.open or facts.finished_at then
         return
     end
     local ended = ended_of(facts)
-    -- It is reported once: a campaign that was requeued after its end ends again.
+    -- The end is reported once, although a campaign ends again if its jobs are requeued.
     if ended < total or type(redis.pcall('HSET', key, 'finished_at', now)) ~= 'number' or facts.reported then
         return
     end
@@ -115,7 +115,7 @@ local function finish_campaign(key, now, name, facts, results, limit)
             cjson.encode(name), report), 1)
 end
 
--- Returns what finish_campaign needs to know of a campaign; `wrong` is true if its key is of another type.
+-- Returns the facts about a campaign for finish_campaign and apply_guard; `wrong` is true if its key is of another type.
 local function campaign_facts(key)
     local names = { 'started_at', 'total', 'open', 'finished_at', 'reported', 'moved', 'guard', 'latency', unpack(OUTCOMES) }
     local values = redis.pcall('HMGET', key, unpack(names))
@@ -126,15 +126,15 @@ local function campaign_facts(key)
     return facts
 end
 
--- The members of a command, and their types. Those that are not for people decide about the jobs.
+-- The members of a command, and their types. Those not in FOR_PEOPLE decide about the jobs.
 local COMMAND_MEMBERS = {
     state = 'string', discard = 'boolean', since = 'number', per_second = 'number', limited_at = 'number',
     at = 'number', by = 'string', reason = 'string',
 }
 local FOR_PEOPLE = { at = true, by = true, reason = true }
 
--- Returns a command without members of another type or value. One that another client has written in a form that can't be read
--- pauses its jobs, unless it cancels them. JobCommands.Command in Swift decides alike.
+-- Returns a command without members of another type or value. If another client has written it in a form that can't be read, the command
+-- pauses its jobs, unless it cancels them. JobCommands.Command in Swift must decide alike.
 local function read_command(text)
     local command = {}
     if type(text) ~= 'string' or text == '' then
@@ -159,7 +159,8 @@ local function read_command(text)
     return command
 end
 
--- Pauses a running campaign, as an operator's command does. If it is paused or cancelled, returns false and by whom.
+-- Pauses a running campaign, as an operator's command does. If it is already paused or cancelled, returns false, and the name of who did
+-- that.
 local function pause_campaign(job_commands, name, by, reason)
     local field = 'campaign:' .. name
     local text = redis.pcall('HGET', job_commands, field)
@@ -181,11 +182,11 @@ local function is_stopped(job_commands, name)
     return type(text) == 'table' or read_command(text).state ~= nil
 end
 
--- A guard is JSON with `rules`, an array of counters with the share in percent that stops the campaign; `min`, the number of
--- notifications below which it never stops; and `base`, the counters from which it counts. While it has stopped the
--- campaign, at `stopped_at` and for a `reason`, it has no `base`: what was in flight then does not count. The shares are
--- those of the notifications that ended, or with `retried`, of these and the retries. What was suppressed counts only for
--- `suppressed`: it was not sent, and would hide what happens to those that are.
+-- A guard is JSON. Its `rules` are an array of counters, each with the share in percent that stops the campaign. With fewer than `min`
+-- notifications, it never stops. `base` has the counters at the time from which the guard counts. While it has stopped the campaign, it has
+-- `stopped_at` and a `reason`, but no `base`, so that notifications in flight do not count. A share is one of the notifications that ended
+-- or, for `retried`, of these and the retries. Suppressed notifications count only for `suppressed`: they were not sent, and would hide the
+-- state of the others.
 
 -- Returns the counters that a guard compares.
 local function guard_counters(key, rules, ended)
@@ -213,9 +214,9 @@ local function stopped_guard(guard, now, reason)
     return cjson.encode(guard)
 end
 
--- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. A campaign that the
--- guard has stopped counts again from the first settlement after it was resumed, whose `counts` are included. If an operator
--- has paused it, the guard has not stopped it yet, and does so after the operator has resumed it.
+-- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. After the campaign was resumed, its
+-- guard counts from the first settlement, including its `counts`. While an operator has paused the campaign, the guard waits, and may stop
+-- it after the operator has resumed it.
 local function apply_guard(key, now, name, facts, job_commands, counts)
     local guard = decoded_object(facts.guard)
     local minimum, base = tonumber(guard.min), guard.base
@@ -258,9 +259,9 @@ local function apply_guard(key, now, name, facts, job_commands, counts)
     return nil
 end
 
--- Adds counts by field to a campaign's counters, which are kept for ninety days. Call write_results afterwards.
--- With `job_commands` its guard is applied; returns the reason if that has paused it. `times` has the numbers of
--- delivered notifications by the upper bound of their times, as JSON.
+-- Adds counts by field to a campaign's counters, which are kept for ninety days. Call write_results afterwards. With `job_commands` its
+-- guard is applied; returns the reason if the guard has paused it. `times` is JSON with the numbers of delivered notifications by the upper
+-- bound of their times.
 local function add_to_campaign(campaigns, prefix, now, name, counts, results, limit, job_commands, times)
     local key = prefix .. name
     for field, amount in pairs(counts) do
@@ -289,8 +290,8 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
     end
     local ended = ended_of(counts)
     if ended > 0 then
-        -- Periods of a minute, and longer ones later, so that their number is bounded: about 500 in 90 days, and not more
-        -- if the clock was set back to before the start.
+        -- The periods of older campaigns are longer, so that their number is bounded: about 500 in 90 days. It stays so if the clock was
+        -- set back to before the start.
         local age = math.abs(now - bounded(facts.started_at))
         local length = age < 7200000 and 60 or age < 86400000 and 600 or age < 1209600000 and 7200 or 86400
         local start = math.floor(now / 1000 / length) * length

@@ -64,8 +64,8 @@ local function fields_to_give_back(claimed, bytes)
     return some, #fields
 end
 
--- Puts jobs back, the last one first: those that have failed among the failed jobs, due at once, and the others at the head
--- of the list.
+-- Puts jobs back, the last one first. Jobs that have failed become due at once among the failed jobs. The others go to the head of the
+-- list.
 local function give_back(jobs, head, failed, now, bodies)
     local fresh = {}
     for _, body in ipairs(bodies) do

@@ -32,8 +32,8 @@ local function bury(dead, dead_bytes, now, claim, reason, members, original)
     buried_letters, buried_bytes = buried_letters + 1, buried_bytes + #head + #original
 end
 
--- Evicts the oldest dead letters that exceed a bound of `limits` (count, age in ms, bytes): per call at most a thousand and
--- about one MiB, or twice what the call has added. Counts them, and returns their number.
+-- Evicts the oldest dead letters that exceed a bound of `limits` (count, age in ms, bytes). A call evicts at most a thousand and about one
+-- MiB, or twice as much as it has added. Counts them, and returns their number.
 local function trim_dead(dead, dead_bytes, stats, now, limits)
     local excess = math.max(
         redis.call('ZCOUNT', dead, '-inf', now - limits.age), redis.call('ZCARD', dead) - limits.count)

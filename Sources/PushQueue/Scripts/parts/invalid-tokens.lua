@@ -15,17 +15,17 @@
 --   field  the 5 bytes after them: two of a few million tokens hardly ever share a place, and would only share their marks
 --   value  10 bytes for each mark, big-endian: invalid since (ms since 1970, 6 bytes), marked on (days since 1970, 2 bytes), facts
 --          (2 bytes)
--- `facts` is a HASH number -> JSON, because few values are different: `reason`, `topic`, `environment`, `source`, and `set` with the
--- value `other` if the topic is not the own one of an app. 0 stands for none.
+-- `facts` is a HASH number -> JSON, because few values are different: `reason`, `topic`, `environment`, `source`, and `set` with the value
+-- `other` if the topic is not an app's own. 0 means no facts.
 -- Needs: time base values
 
 local MS_PER_DAY = 86400000
 -- Tables, because Lua limits the number of local variables. `size` is that of a mark; more marks than the maximum would not fit into 64
 -- bytes, the largest value of a compact list, so the oldest is dropped.
 local MARKS = { size = 10, maximum = 6 }
--- The sets, and the number by which each is counted in the sum of a token's sets.
+-- The sets with their suffixes, and with their numbers in the sum of a token's sets.
 local SETS = { all = { { '', 1 }, { ':sandbox', 2 }, { ':other', 4 } }, production = 1, sandbox = 2, other = 4 }
--- The numbers that are tried for facts whose own number has other facts.
+-- The number of tries to find a free number for facts, if other facts have their own number.
 local TRIES = 16
 
 -- Returns the key and the field of a token's details.
@@ -69,7 +69,7 @@ function MARKS.scope_text(environment, topic)
     return environment .. '\n' .. topic
 end
 
--- Returns the scope of facts, in which two marks of a token differ, and the set that a token with them is in.
+-- Returns the scope of facts, as text, and the set of a token with these facts. The marks of a token differ in their scopes.
 function MARKS.scope_of(text)
     local known = decoded_object(text)
     local function member(name)
@@ -92,7 +92,7 @@ function SETS.has(sets, set)
     return math.floor(sets / set) % 2 == 1
 end
 
--- Returns the sets of a token that has some marks left. It enters none that it was not in: APNs may have accepted it since.
+-- Returns the sets of a token with the marks that are left. It enters no further set, because APNs may have accepted it since.
 function SETS.left(sets, marks, scope)
     local left = 0
     for _, one in ipairs(SETS.all) do
@@ -106,8 +106,8 @@ function SETS.left(sets, marks, scope)
     return left > 0 and left or SETS.other
 end
 
--- Returns an error reply if a key of a form that is not divided has another type than it should; nil for a shard, whose keys are checked
--- when they are asked.
+-- Returns an error reply if a key of an undivided form has another type than it should. Returns nil for a shard, whose keys are checked
+-- when they are read.
 function SETS.wrong_form(set, registrations, facts, changes, is_shard)
     local types = { [facts] = 'hash' }
     if not is_shard then
@@ -185,8 +185,8 @@ function SETS.of(set, tokens, is_shard)
     return sums, nil
 end
 
--- Reads the tokens that are the first of each `members` arguments of the script from `first` to `last`. Returns them, the sums of their
--- sets, and when their devices last registered (ms since 1970); nil and an error reply if a key has another type.
+-- Reads tokens from the arguments `first` to `last` of the script: each `members` arguments begin with a token. Returns them, the sums of
+-- their sets, and when their devices last registered (ms since 1970); nil and an error reply if a key has another type.
 function SETS.read(set, registrations, first, last, members, is_shard)
     local tokens = {}
     for index = first, last, members do
@@ -204,10 +204,10 @@ function SETS.read(set, registrations, first, last, members, is_shard)
     return { tokens = tokens, sums = sums, registered = registered }, nil
 end
 
--- The number of entries that the stream of changes has at least.
+-- The minimum number of entries in the stream of changes.
 local CHANGES = 2000
 
--- Announces a change of the tokens that are looked up to the processes that keep a filter of them.
+-- Announces a change to the processes that keep a filter of tokens.
 local function announce_tokens(changes, name, value)
     redis.call('XADD', changes, 'MAXLEN', '~', CHANGES, '*', name, value)
 end
@@ -220,7 +220,7 @@ local function announce_removed(changes, removed)
     end
 end
 
--- Moves a token from its sets to others, and writes its marks. Returns by how many sets it is in fewer.
+-- Moves a token from its sets to others, and writes its marks. Returns the decrease in the number of its sets.
 function SETS.move(set, details, token, sets, next_sets, marks, is_shard)
     local fewer = 0
     for _, one in ipairs(SETS.all) do
@@ -235,20 +235,20 @@ function SETS.move(set, details, token, sets, next_sets, marks, is_shard)
     return fewer
 end
 
--- Removes some of the marks that were made, and of the registrations that were recorded, before a time (ms since 1970), if any.
--- Returns by how many sets tokens are in fewer.
+-- Removes some of the marks and registrations that are older than `oldest` (ms since 1970), if that is given. Returns the decrease in the
+-- number of sets, over all tokens.
 --
--- They are found the way Redis finds expired keys: a few are sampled at random, and more while many of them are too old. So they
--- remain a small part, and no call takes long.
+-- They are found the way Redis finds expired keys: a few are sampled at random, and more while many of them are too old. So old ones remain
+-- a small part, and no call takes long.
 local function remove_old(set, details, facts, registrations, oldest, is_shard)
     if not oldest then
         return 0
     end
     local removed = 0
-    -- The samples are of one of a shard's parts, which has the keys of a set that is not divided.
+    -- Each call samples one part of a shard. An undivided set has only one part.
     local part = is_shard and string.format(':%x', now_us() % PARTS) or ''
     local scope = MARKS.scopes_in(facts)
-    -- The size of a sample, the number of old ones in it that leads to another round, and the maximum number of rounds.
+    -- The size of a sample, the number of old elements in it that leads to another round, and the maximum number of rounds.
     local SAMPLE, MANY, ROUNDS = 10, 3, 50
     local function remove(sample)
         for _ = 1, ROUNDS do
@@ -275,7 +275,7 @@ local function remove_old(set, details, facts, registrations, oldest, is_shard)
             set, details, token, sets, #left > 0 and SETS.left(sets, left, scope) or 0, left, is_shard)
         return true
     end
-    -- With a negative count, each is chosen independently, at a cost that does not depend on the number of members.
+    -- With a negative count, each element is chosen independently, at a cost that does not depend on the number of members.
     for _, one in ipairs(SETS.all) do
         remove(function()
             local old = 0

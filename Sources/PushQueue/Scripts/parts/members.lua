@@ -1,16 +1,16 @@
 -- Members of jobs, found without decoding the jobs: decoding takes some ms per 100 KB, and more for hostile ones.
 --
--- A search takes steps of about a microsecond, of which each script has a number for all of its jobs. A name that is
--- written with escapes is not found.
+-- A search takes steps of about a microsecond. Each script has a limited number of steps for all of its jobs. A name that is written with
+-- escapes is not found.
 -- Needs: wrapper
 
 local find, match, gsub, sub, byte = string.find, string.match, string.gsub, string.sub, string.byte
 
--- The maximum number of bytes per step that is left, in which brackets are counted at once.
+-- Brackets are counted at once in at most this number of bytes per step that is left.
 local MOST_PER_STEP = 16
 -- The maximum length of a campaign's name in bytes; a worker ignores a longer one.
 local MAX_LABEL = 100
--- The maximum size in bytes of a job that is a JSON text in another job and is decoded for that.
+-- The maximum size in bytes of a job that is a JSON text in another job, because it must be decoded.
 local MAX_NESTED = 65536
 
 -- Returns how often a character occurs in a text.
@@ -71,7 +71,7 @@ local function value_after(body, rest, at)
     return byte(body, at - 1) ~= 92 and match(body, '^[ \t\r\n]*:[ \t\r\n]*()', at + 1 + #rest) or nil
 end
 
--- True if nothing can be nested before a name at an index, or after it, as is usual: then it is at the top.
+-- True if nothing can be nested before a name at an index, or after it. Most names are so, and they are at the top.
 local function is_at_top(body, at)
     local object, array = find(body, '{', 1, true), find(body, '[', 1, true)
     if object and object < at and not (array and array < at) then
@@ -94,7 +94,7 @@ local function value_within(body, start, name, steps)
         while value and tokens and tokens < wanted do
             local array, stop = value_after(body, 'tokens"', tokens), nil
             if array and byte(body, array) == 91 then
-                -- The job's own tokens are many, and no token has a bracket.
+                -- Skip the job's own tokens, because there may be many. No token has a bracket.
                 depth, steps = depth_after(body, at, tokens - 1, depth, steps)
                 stop = depth == 1 and find(body, ']', array, true)
                 at = stop and stop + 1 or tokens

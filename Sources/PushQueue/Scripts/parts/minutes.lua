@@ -1,5 +1,4 @@
--- The counters of the minute, from which charts are drawn: a hash per minute, for 25 hours. Its fields are those of
--- MinuteCounts.swift.
+-- The counters of the minute, for charts: a hash per minute, for 25 hours. Its fields are those of MinuteCounts.swift.
 -- Needs: counters
 
 -- Redis keeps a hash of at most 128 short fields in its compact form. Outcomes, latencies and the sample are at most 85
@@ -43,8 +42,8 @@ local function note_oldest(key, age)
     end
 end
 
--- Samples the backlog, once per minute: the number of jobs that could be claimed, and the time in ms by which the first
--- due job of `postponed`, sets of jobs by due time, is late. Call add_to_minute afterwards, which sets the key's expiry.
+-- Samples the backlog, once per minute: the number of jobs that could be claimed, and how late the first due job is, in ms. `postponed` are
+-- the sets of jobs by due time. Call add_to_minute afterwards, which sets the key's expiry.
 local function sample_backlog(minutes, now, jobs, sorted, inbox, postponed)
     local key = minute_key(minutes, now)
     if redis.pcall('HEXISTS', key, 'backlog') ~= 0 then

@@ -1,8 +1,8 @@
 -- The lanes of a queue and its oldest job, for operators and gauges.
 -- Needs: lists
 
--- Returns for each lane: name, lease end, number of claims, heartbeat ('' for none). `claimed_prefix` is that of the lanes'
--- claims, whose keys are in the slot of `workers`. Claims and heartbeats of another type are left out.
+-- Returns for each lane: name, lease end, number of claims, heartbeat ('' for none). `claimed_prefix` is the prefix of the keys of claims,
+-- which are in the slot of `workers`. Claims and heartbeats of another type are left out.
 local function read_lanes(workers, worker_info, claimed_prefix, most)
     local lanes, names = {}, {}
     local members = redis.call('ZRANGE', workers, 0, most - 1, 'WITHSCORES')
@@ -28,8 +28,8 @@ local function read_lanes(workers, worker_info, claimed_prefix, most)
     return lanes
 end
 
--- Returns the job that probably waits for longest; '' without jobs, or if it is larger than `limit` bytes. That is the one that
--- came first among the next 16 sorted jobs, without the urgent ones if there are others; else the head of the list.
+-- Returns the job that has probably waited longest; '' without jobs, or if it is larger than `limit` bytes. It is the oldest of the next 16
+-- sorted jobs that are not urgent, else the oldest urgent one, else the head of the list.
 --   index   the index of the list's head, 0 or -1
 local function longest_waiting(jobs, index, sorted, limit)
     -- Needs: wrapper

@@ -4,8 +4,8 @@
 -- is a JSON array of groups. A group is an object with the members that its results share, and `notifications`, an array with
 -- an object for the other members of each.
 --
--- `results-marks` is a sorted set by which old results are removed: the number of results that the stream has got (`added`),
--- and for some of its entries the number up to and including them.
+-- `results-marks` is a sorted set for the removal of old results. The score of `added` is the number of results that the stream has got.
+-- The scores of some of its entries are the numbers of results up to and including them.
 
 local write_results, add_results, without_results, add_dead_results
 
@@ -38,8 +38,8 @@ do
         return '[' .. table.concat(contents, ',') .. ']'
     end
 
-    -- Marks an entry if that is due, and removes the results that exceed the limit. Redis may have dropped entries and
-    -- marks by other means: a mark says how many results came after it, whatever is left of them.
+    -- Marks an entry if that is due, and removes the results that exceed the limit. Even if Redis has dropped entries and marks by other
+    -- means, a mark shows how many results came after it.
     local function mark_results(results, marks, limit, added, id)
         local last = redis.pcall('ZREVRANGE', marks, 1, 1, 'WITHSCORES')
         if added - (tonumber(last[2]) or 0) < math.min(MARK_RESULTS, limit * MARK_PART) then

@@ -1,9 +1,9 @@
 -- Jobs in the order of shares.
 --
--- Once a queue has jobs with `fair` or `urgent`, its jobs wait in `sorted`: each claim moves some there, those of the list, and
--- scheduled jobs, deferred ones and pieces that are due. Their score is a virtual time in bytes. A job begins where the one before it of the same key ends, or now if
--- that is over: of two keys whose jobs wait, each gets half of the bytes (start-time fair queueing). Jobs without a
--- key are one line together. Jobs that have failed are claimed where they wait, and move the end of their key, too.
+-- Once a queue has jobs with `fair` or `urgent`, its jobs wait in `sorted`. Each claim moves some jobs there, from the list and from those
+-- that are due and have not failed. Their score is a virtual time in bytes. A job begins where the previous job of its key ends, or now if
+-- that is over. So if two keys have waiting jobs, each gets half of the bytes (start-time fair queueing). All jobs without a key are like
+-- jobs of one key. Failed jobs are claimed where they wait, and also move the end of their key.
 --
 -- `shares` has the fields `number` (of the last sorted job), `time` (up to which jobs have been claimed) and, for
 -- each key, `by:<key>` (the end of its last job). When there are too many keys, further ones share fields
@@ -11,13 +11,13 @@
 
 local sort_jobs, sorted_jobs, charge_shares, keep_shares, as_waited
 
--- Defines these. Few queues sort their jobs, and each definition takes time in each call of a script.
+-- Defines these functions, only when they are needed: few queues sort their jobs, and each definition takes time in each call of a script.
 local function define_shares()
     -- Needs: base lists wrapper members
     local find, sub = string.find, string.sub
-    -- The maximum number and size of the jobs that a claim sorts: more than it claims meanwhile.
+    -- The maximum number and size of the jobs that a claim sorts. It sorts more than it claims.
     local SORT_JOBS, SORT_BYTES = 1000, 524288
-    -- The maximum number of steps in which a claim finds members of jobs.
+    -- The maximum number of steps for finding members of jobs in a claim.
     local SORT_STEPS = 5000
     -- The maximum number of keys with a share of their own, and the number of shares that further keys have together.
     local MAX_SHARES, COMMON_SHARES = 1000, 64
@@ -47,7 +47,7 @@ local function define_shares()
         return number >= 0 and number < 9e15 and math.floor(number) or 0
     end
 
-    -- Returns the virtual time: the score of the last claimed job, or of the next one if the other is unknown.
+    -- Returns the virtual time: the score of the last claimed job or, if that is unknown, of the next one.
     local function virtual_time(sorted, time)
         local known = tonumber(time)
         if known and known >= 0 and known < 9e15 then
@@ -56,8 +56,8 @@ local function define_shares()
         return whole(redis.call('ZRANGEBYSCORE', sorted, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
     end
 
-    -- Returns the ends of the last jobs by field of `shares`, for the fields of some keys, the field that each new
-    -- key uses, if it is another one, and the fields to remove. A key whose last job is over needs none.
+    -- Returns three tables for some keys' fields of `shares`: the ends of the last jobs by field; the common field of each new key, if
+    -- there are too many keys; and the fields to remove. A key needs no field once its last job is over.
     local function read_shares(shares, fields, time)
         local ends, used, removed, new = {}, {}, {}, {}
         for i = 1, #fields, CHUNK do
@@ -112,7 +112,7 @@ local function define_shares()
         return is_fresh and sub(body, stop + 1, -2) or nil
     end
 
-    -- Returns a job that a lane gives back in a wrapper by which the next claim knows that it has waited.
+    -- Returns a job that a lane gives back, in a wrapper that shows the next claim that it has waited.
     function as_waited(body)
         if sub(body, 1, #WRAPPER) ~= WRAPPER then
             return WRAPPER .. '"job":' .. body .. '}'
@@ -228,7 +228,7 @@ local function define_shares()
         end
     end
 
-    -- Moves the ends of the keys of some jobs that have failed and are claimed.
+    -- Moves the ends of keys, because some of their failed jobs are claimed.
     function charge_shares(sorted, shares, bodies)
         local fields, field_of, steps = {}, {}, SORT_STEPS
         for i, body in ipairs(bodies) do
@@ -254,8 +254,8 @@ local function define_shares()
         call_in_chunks('HSET', shares, values)
     end
 
-    -- Has the queue sort its jobs for some time from now on, if a worker has met a job with `fair` or `urgent`; else
-    -- only ensures that it stops some time.
+    -- Makes the queue sort its jobs for some time from now on, if a worker has met a job with `fair` or `urgent`. Otherwise it only ensures
+    -- that the sorting ends at some time.
     function keep_shares(shares, is_met)
         if redis.call('PTTL', shares) < 0 or is_met then
             redis.call('HSETNX', shares, 'number', 0)

@@ -27,7 +27,7 @@ local function bury_unread(keys, now, letters, limits)
     for name, counts in pairs(by_campaign) do
         add_to_campaign(keys.campaigns, keys.campaign_prefix, now, name, counts, keys.results, limits.results)
     end
-    -- The entry about a campaign that has finished is kept whatever the setting.
+    -- The entry about a finished campaign is kept with any setting.
     write_results(keys.results, tonumber(limits.results) == 0 and UNLIMITED_RESULTS or limits.results)
     count(keys.stats, now, 'dead', all)
     for reason, number in pairs(by_reason) do

@@ -104,9 +104,8 @@ local function has_failed(body)
         and string.find(string.sub(body, 1, stop), ',"error":{', 1, true) ~= nil
 end
 
--- Returns a job of `sorted` as it was in the list, where it may have been a wrapped job, and its number, which grows from job to
--- job. A member is {"apns_worker":1,"claim":"sorted:<number>","job":<the bytes of the list>}; one that no worker wrote is a job
--- itself, without a number.
+-- Splits a member of `sorted`: {"apns_worker":1,"claim":"sorted:<number>","job":<the bytes of the list>}. Returns the bytes of the list,
+-- which may be a wrapped job, and the number, which grows from job to job. A member that no worker wrote is a job itself, without a number.
 local unsorted
 do
     local START = WRAPPER .. '"claim":"sorted:'
@@ -142,8 +141,8 @@ local function carried(members)
     return text, notifications
 end
 
--- Returns the digests of the configurations that have refused a job, with a lane's own, if one of `others` has not; nil if
--- the lane's verdict is final. `members` are those of the job's wrapper.
+-- Returns the digests of the configurations that have refused a job, including a lane's own; nil if all of `others` have refused it,
+-- because the lane's verdict is then final. `members` are those of the job's wrapper.
 local function undecided(members, others, own)
     local refused = members.refused and #members.refused < 1024 and members.refused or ''
     for _, other in ipairs(others) do
@@ -154,14 +153,15 @@ local function undecided(members, others, own)
     return nil
 end
 
--- Returns the ms after which a job that a worker's configuration refuses comes back: up to a quarter of its age, from 1 to 30 s, and
--- at least half of that. `share` is a random number from 0 to 1. RetryPolicy.configurationPauses in Swift has the same pauses.
+-- Returns the ms after which a job that a worker's configuration refuses comes back. The longest pause is a quarter of the job's age, from
+-- 1 to 30 s, and the shortest is half of that. `share` is a random number from 0 to 1. RetryPolicy.configurationPauses in Swift has the
+-- same pauses.
 local function configuration_pause(members, now, share)
     local longest = math.max(1000, math.min((now - (members.enqueued or now)) / 4, 30000))
     return math.floor(longest / 2 * (1 + share))
 end
 
--- Returns the deliveries of the group and of the app at the time of a failure, which are in a wrapper; nil if they are not.
+-- Returns the deliveries of the group and of the app at the time of the last failure; nil if the wrapper lacks them.
 local function seen_deliveries(failure)
     local seen = type(failure.seen) == 'table' and failure.seen or {}
     local group, app = seen[1], seen[2]

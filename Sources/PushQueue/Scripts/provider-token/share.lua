@@ -33,7 +33,7 @@ if stored then
     local stored_at, stored_token = string.match(stored, '^(%d+) (%S+)$')
     stored_at = tonumber(stored_at)
     local is_good = stored_at and stored_at <= now + tolerance and now - stored_at < renewal_age
-    -- A token that was refused is replaced; if another lane has done so already, its token is used.
+    -- A refused token is replaced. If another lane has done so already, its token is used.
     if is_good and stored_at ~= tonumber(refused) then
         return { 0, stored_token, now }
     end

@@ -1,4 +1,4 @@
--- Makes jobs with `replaces` and `send_at` the newest of their keys, each once: when it is due first.
+-- Makes jobs with `replaces` and `send_at` the newest of their keys, each once: when it becomes due for the first time.
 --
 -- KEYS  1 claimed:<lane>  HASH   the lane's claims; they let the script write while memory is full
 --       then for each job

@@ -46,8 +46,7 @@
 --      19 members         with a heartbeat: the members of the JSON object, and its closing brace
 --      20 source value    with a heartbeat: JSON, written when the lane joins
 -- Reply { status, now, due, expired, evicted, command, stamp, held, commands, others, body... }
---       status            0 claimed, 1 paused, 2 the lease was lost and the claims reclaimed: the lane needs a new
---                        name,
+--       status            0 claimed, 1 paused, 2 the lease was lost and the claims reclaimed: the lane needs a new name,
 --                         3 paused, and the lane must hand back the jobs that it has not submitted
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when there are none
@@ -62,11 +61,10 @@
 --                         lane refuses, they may accept
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
--- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs, and
--- the stamps of the two differ. Run twice on the same state with the same `first`, it returns what the first run
--- claimed, and with one of the later numbers the rest of that; after a later claim it returns nothing. So a claim whose
--- connection broke can be repeated. A claim that the network delivers late claims nothing, or jobs that the lane finds
--- among its claims.
+-- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs under another stamp. Run
+-- twice on the same state with the same `first`, it returns what the first run claimed. With one of the later numbers it returns the rest
+-- of that; after a later claim it returns nothing. So a claim can be repeated after its connection broke. A claim that the network delivers
+-- late claims nothing, or jobs that the lane finds among its claims.
 -- Needs: time base lists shares
 
 local jobs, retry, failed, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
@@ -102,11 +100,11 @@ do
     end
 end
 
--- A lane looks for expired leases, and for keys of a wrong type that only ends of jobs need, when it gives a heartbeat, joins or
--- only renews its lease. Most claims of a busy lane do not, because that costs as much as several jobs.
+-- A lane looks for expired leases when it gives a heartbeat, joins or only renews its lease. It then also checks the types of the keys that
+-- only ends of jobs need. Most claims of a busy lane do neither, because that costs as much as several jobs.
 local looks_around = worker_info or join == '1' or limit == 0
 
--- A random one of the ten that expired first: a lane that can't be reclaimed must not shield the others.
+-- A random one of the ten lanes that expired first: a lane that can't be reclaimed must not shield the others.
 local expired = looks_around and ''
 if looks_around and redis.call('ZCOUNT', workers, '-inf', '(' .. now_text) > 0 then
     local first_expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
@@ -142,7 +140,7 @@ end
 
 local reply = { 0, now, -1, expired, 0, command, '', held, commands, {} }
 
--- Read in the same step as the jobs, too: a worker that has joined accepts its jobs from then on. Forgets those that are
+-- Read in the same step as the jobs, too: a worker that has joined accepts its jobs from then on. Removes configurations whose workers are
 -- no longer living.
 local function other_configurations()
     local others, all = {}, redis.pcall('HGETALL', configurations)
@@ -156,8 +154,8 @@ local function other_configurations()
     return others
 end
 
--- Returns the ms until the first job of a set is due, nil if it is empty. 0 for a key of another type: the next claim
--- with a limit reports it. It is read once, because most queues have none.
+-- Returns the ms until the first job of a set is due, false if it is empty; 0 for a key of another type, which the next claim with a limit
+-- reports. Each set is read once.
 local known_due = {}
 
 local function first_due(set)
@@ -222,7 +220,7 @@ end
 local moved_waiting, fresh_waiting = redis.pcall('LLEN', inbox), redis.pcall('LLEN', jobs)
 local due_waiting = first_due(retry) == 0 and redis.pcall('ZCOUNT', retry, '-inf', now_text) or 0
 local failed_waiting = first_due(failed) == 0 and redis.pcall('ZCOUNT', failed, '-inf', now_text) or 0
--- Usually 0: then fresh jobs are in the list only.
+-- Usually false: fresh jobs are then in the list only.
 local sorts = sort == '1' or redis.call('EXISTS', shares, sorted) > 0
 local sorted_waiting = sorts and redis.pcall('ZCARD', sorted) or 0
 if moved_waiting == 0 and fresh_waiting == 0 and sorted_waiting == 0 and due_waiting == 0
@@ -253,7 +251,7 @@ end
 if sorts then
     define_shares()
 end
--- A producer may push larger jobs at any time. Each claim of the queue knows those that were claimed before.
+-- The size of the largest job that this queue has claimed. A producer may push larger jobs at any time.
 local largest_text = redis.pcall('GET', largest_key)
 local known_largest = type(largest_text) == 'string' and string.match(largest_text, '^%d+$') and tonumber(largest_text)
 local seen = known_largest and math.max(1, math.min(known_largest, 2 ^ 31)) or nil
@@ -264,16 +262,16 @@ if sorts and sorted_waiting == 0 then
 end
 if sorts then
     seen = sort_jobs(jobs, head, retry, due_waiting, sorted, shares, seen)
-    -- Due jobs have the places of their keys, too, those of the next claims as well.
+    -- Due jobs are now sorted among the fresh ones, by this claim or by the next ones.
     fresh_waiting, due_waiting = fresh_waiting + sorted_waiting + due_waiting, 0
     sorted_waiting = redis.call('ZCARD', sorted)
     if sorted_waiting < fresh_waiting then
-        -- More bytes are sorted than claimed, so that the last jobs of a long list are sorted long before they are claimed.
+        -- Claim fewer bytes than are sorted, so that the last jobs of a long list are sorted long before they are claimed.
         max_bytes = max_bytes / 8
     end
 end
 
--- All are read before the first is removed.
+-- All jobs are read before the first is removed.
 local taken, kept, bytes, largest = {}, 0, 0, seen
 
 -- A key that jobs are taken from.
@@ -326,10 +324,10 @@ local function due_place(set, left)
     end)
 end
 
--- While others wait, jobs that failed get an eighth of the capacity, in number and in bytes: those that fail again and
--- again must not delay the others. They get all that the others leave. While jobs of the list and due ones that have not
--- failed both wait, each gets half of the rest, so that neither starves. Chance decides which is first, in case only one
--- job fits: the failed ones in one claim of eight.
+-- While other jobs wait, failed jobs get an eighth of the capacity, in number and in bytes, because a job that fails again and again must
+-- not delay the others. They also get what the others leave. While listed jobs and due jobs that have not failed both wait, each kind gets
+-- half of the rest, so that neither starves. In case only one job fits, chance decides which kind is first; the failed jobs are first in
+-- one claim of eight.
 local fresh, due, failing
 do
     local capacity, turn, eighth = limit - kept, now % 2, now_in_us % 8
@@ -357,7 +355,7 @@ do
     take(failing, max_bytes - bytes)
 end
 
--- A job that is too large ends here, and must not be taken out before it is certain that it can.
+-- A job that is too large ends here. Before it is removed, it must be certain that it can end.
 if not looks_around and largest and largest > max_job_bytes then
     wrong = wrong_key_of_ends()
     if wrong then
@@ -383,8 +381,8 @@ if sorts or sort == '1' then
     keep_shares(shares, sort == '1')
 end
 
--- At most 15 bytes: the worker keeps a string of that size in place, without a reference to count. The time comes again
--- after 203 days; then the lane and the number differ.
+-- At most 15 bytes: the worker keeps a string of that size in place, without a reference to count. The same time comes after 203 days, but
+-- then the lane and the number differ.
 local stamp = string.format('%s%x', nonce, now_in_us % 2 ^ 44)
 local claims, number, too_large = {}, first, nil
 -- A key of another type stays, for operators to see.

@@ -20,8 +20,7 @@
 --       6 head            the end of the jobs that is their head, LEFT or RIGHT
 --       7 max results     the approximate number of results that are kept; 0 for none
 -- Reply { reclaimed, poisoned, evicted, left }
---       reclaimed         the number of jobs that were reclaimed; -1 when the lease has not expired, or another lane
---                        was
+--       reclaimed         the number of jobs that were reclaimed; -1 when the lease has not expired, or another lane was
 --                         faster
 --       poisoned          the number of jobs that became dead letters
 --       evicted           dead letters evicted to keep within the bounds
@@ -61,7 +60,7 @@ end
 local fields, all = fields_to_give_back(claimed, 0)
 local bodies, letters = {}, {}
 
--- Adds a dead letter of a claim. The campaign and the notifications of its job are searched for, and not decoded: that may be what
+-- Adds a dead letter of a claim. The job is searched for its campaign and its notifications, and not decoded, because decoding it may have
 -- ended the lanes. `members` are those of the job's wrapper.
 local steps = 5000
 local function add_letter(claim, reason, detail, members, original)
@@ -85,7 +84,7 @@ for _, field in ipairs(fields) do
     else
         -- The head after its mark, from the comma on, without its old counter.
         local rest = head and string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1) or ',"job":'
-        -- The first claim identifies the job: by its reservation and, if it has no id, by the apns-id of each resend.
+        -- The first claim identifies the job: for its reservation and, if it has no id, for the apns-id of each resend.
         local origin = members.origin and '' or ',"origin":' .. cjson.encode(lane .. ':' .. field)
         bodies[#bodies + 1] = WRAPPER .. string.format('"reclaims":%d', reclaims) .. origin .. rest .. original .. '}'
     end

@@ -18,11 +18,11 @@
 --       released          the number of claims that were released
 --       left              the number of claims, and of jobs of the inbox, that remain: call again
 --
--- The inbox goes back, too, behind the claims: its jobs were popped later, and other users of the list read only the
--- list. So it goes first. Run twice, the second run finds what the first left.
+-- The jobs of the inbox go back, too, because other users of the list read only the list. They were popped after the claims, so they are
+-- pushed to the head before these. Run twice, the second run finds what the first left.
 --
--- In a queue that sorts its jobs, claims go back in a wrapper: they have waited, and are not sorted behind the other jobs
--- of their key again. So do jobs with `unique_for`: their first claim is that by which they reserved their ids.
+-- In a queue that sorts its jobs, claims go back in a wrapper. It shows that they have waited, so they are not sorted behind the other jobs
+-- of their key again. Jobs with `unique_for` go back in a wrapper, too: their ids are reserved under their first claim.
 -- Needs: time base wrapper claims shares
 
 local workers, claimed, inbox, jobs, worker_info, configurations, shares, failed, command_key = unpack(KEYS)
@@ -42,7 +42,7 @@ if waiting > 0 then
     return { 0, waiting + redis.call('HLEN', claimed) }
 end
 
--- Returns a job with its first claim. It may have reserved its id by that, and would else be taken for a duplicate of itself.
+-- Returns a job with its first claim. Its id may be reserved under that, so without it the job would seem to be a duplicate of itself.
 local function with_origin(body, field)
     local wrapped, original, members = unwrap(body)
     if members.origin then

@@ -11,8 +11,7 @@
 --                          0  duplicate: another job has reserved the id
 --                         -1  lost: the claim was reclaimed, or settled before, and reserves nothing
 --
--- Wherever a job moves, its wrapper has its origin, by which it gets its own reservation again. Run twice, the second run has
--- the same results.
+-- Wherever a job moves, its wrapper has its origin, so it gets its own reservation again. Run twice, the second run has the same results.
 -- Needs: claims
 
 local claimed, ARGUMENTS = KEYS[1], 3

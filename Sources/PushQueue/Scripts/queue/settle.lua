@@ -106,7 +106,7 @@ if first_action ~= 'minute' then
     write_when_full(claimed)
 end
 
--- The counts by field, in all and by campaign, which are written at the end.
+-- The counts by field, of all jobs and of each campaign. They are written at the end.
 local campaign, total, by_campaign, times = nil, {}, {}, nil
 
 local function add(field, amount)
@@ -130,19 +130,18 @@ local exhausted, stopped = {}, {}
 
 local act, finish
 
--- Defines the actions that are neither acknowledgements nor sums, and what follows at the end. Most settlements need none of it, and
--- each definition takes time in each call of a script.
+-- Defines `act`, for all actions except acknowledgements and sums, and `finish`. Most settlements need neither, and each definition takes
+-- time in each call of a script.
 local function define_others()
     -- Needs: values wrapper dead-letters results campaigns attempts
-    -- The sets that have new members, each with the key of its length.
+    -- The sets that have new members, each with the key of its total length.
     local buried = {}
     -- The numbers of notifications that failed for the first time, by the field of their group.
     local first_failures = {}
     -- The claim of the last action `fail` that found no attempt left.
     local exhausted_claim
 
-    -- Adds the results and counts that begin at an argument, if they are those of a claim that was found. Returns the index
-    -- after them.
+    -- Adds the results and counts that begin at an argument, if the claim was found. Returns the index after them.
     local function add_facts(place, found)
         local array, n, first = ARGV[place], tonumber(ARGV[place + 1]), place + 3
         local last = first + 2 * ARGV[place + 2] - 1
@@ -157,8 +156,8 @@ local function define_others()
         return last + 1
     end
 
-    -- Returns the job of a claim, false for one that is not the lane's own. Every copy of a large job takes some ms, so one of which
-    -- several parts go different ways is read once.
+    -- Returns the job of a claim; false for a claim that is not the lane's own. Every copy of a large job takes some ms, so several actions
+    -- about one claim read it once.
     local last_claim, last_body
     local function body_of(claim)
         if claim ~= last_claim then
@@ -167,7 +166,7 @@ local function define_others()
         return last_body
     end
 
-    -- The whole of a job is not copied.
+    -- Returns a range of a job. If it is the whole job, it is not copied.
     local function original_of(body, start, length)
         if tonumber(length) == #body then
             return body
@@ -197,7 +196,7 @@ local function define_others()
             ended(n, own)
             add(outcome, own)
             if own > 0 then
-                -- The results are not divided into strings, each of which would cost as much as its claim.
+                -- The results stay one string: a string for each result would cost as much as its claim.
                 add_results(results, max_results, own < n and without_results(array, gone) or array, own)
             end
             at = last + 1
@@ -304,7 +303,7 @@ local function define_others()
         return at
     end
 
-    -- Writes what follows from the actions.
+    -- Evicts dead letters beyond their limits, and writes results, the counters of campaigns, and deliveries.
     function finish()
         for set, set_bytes in pairs(buried) do
             evicted = evicted + trim_dead(set, set_bytes, stats, now,
@@ -387,7 +386,7 @@ if act or delivered or next(by_campaign) then
     end
     finish()
 end
--- About once per second: Redis drops blocks of old results. Last, because it would be allowed if its memory is full.
+-- About once per second: Redis drops blocks of old results. Last, because as the first write it would let others run on a full Redis.
 if minutes and tonumber(max_result_age) > 0 then
     redis.pcall('XTRIM', results, 'MINID', '~', string.format('%.0f', now - max_result_age))
 end

@@ -28,7 +28,7 @@ local used = tonumber(known[1] or 0) or 0
 used = used - math.max(0, (tonumber(known[3] or 0) or 0) - now)
 local before = tonumber(known[2] or 0) or 0
 if used > now and before > 0 then
-    -- As many notifications as before are sent first, at the rate of now.
+    -- The notifications that are already reserved are sent first, at the current rate.
     used = now + (used - now) * before / per_second
 end
 local start = now

@@ -12,18 +12,18 @@
 --                         for one that has waited
 -- Reply { wait... }       for each amount 0 if it has its turn, or the ms after which its job asks again
 --
--- Only a turn that is taken uses the rate: jobs that expire or are cancelled while they wait leave no gap. Jobs that have waited
--- are before new ones, so jobs get their turns about in the order in which they asked first. If those that wait do not ask
--- again, new ones need not wait for them. Rate that is not used is lost, except for the last tenth of a second. Run
--- twice, the turns of the first run are wasted.
+-- Only a turn that is taken uses the rate, so jobs that expire or are cancelled while they wait leave no gap. Jobs that have waited are
+-- before new ones, so jobs get their turns about in the order of their first requests. If the waiting jobs do not ask again, new jobs need
+-- not wait for them. Rate that is not used is lost, except for the last tenth of a second. Run twice, the turns of the first run are
+-- wasted.
 -- Needs: time base values
 
 local key = KEYS[1]
 local per_second, since, lifetime = unpack(ARGV, 1, 3)
 local FIRST_AMOUNT = 4
--- The time for which unused rate is kept, and by which a job that has waited may be early.
+-- Unused rate is kept for LATE_US. A job that has waited may be early by EARLY_US.
 local LATE_US, EARLY_US = 100000, 100000
--- The time for which the rate is unused after which new jobs are not behind those that wait.
+-- After the rate was unused for this time, new jobs are no longer behind the waiting ones.
 local IDLE_US = 500000
 
 local wrong = wrong_type({ [key] = 'hash' })
