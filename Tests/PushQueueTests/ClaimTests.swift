@@ -86,7 +86,7 @@ struct ClaimTests {
         var claimed = try await worker.claim(0)
         #expect(claimed.held == 0 && limits.idleLease == 600_000)
         #expect(try left(at: claimed.now) == 600_000)
-        // Also with nothing to claim.
+        // The lease is short even if there was nothing to claim.
         claimed = try await worker.claim(5)
         #expect(claimed.held == 0)
         #expect(try left(at: claimed.now) == 20_000)
@@ -338,7 +338,7 @@ struct ClaimTests {
         #expect(try queue.stats() == ["deferred": 4, "deferred:JobTooLarge": 4])
         let retries = try queue.redis.run("ZRANGE", queue.keys.retry, "0", "-1").elements ?? []
         #expect(retries.count == 3)
-        // At random times, so that they do not all return together: from half to all of a quarter of their age, at most 30 s.
+        // The pauses are random, so that the jobs do not return together: from half to all of a quarter of a job's age, at most 30 s.
         let now = claimed.now
         let dues = try queue.redis.run("ZRANGE", queue.keys.retry, "0", "-1", "WITHSCORES").elements ?? []
         let pauses = stride(from: 1, to: dues.count, by: 2).compactMap { dues[$0].text.flatMap(Int64.init) }.map {
@@ -359,7 +359,7 @@ struct ClaimTests {
             #expect(envelope.tokens(in: body).map { String(buffer: $0) } == ["aa", "bb"])
         }
         #expect(isKept)
-        // A deferral leaves a failure as it was, without what no worker wrote.
+        // A deferral keeps a failure, except for the member that no worker writes.
         let failed =
             #"{"apns_worker":1,"attempt":2,"error":{"reason":"a\"b","at":1795279247000,"status":503,"x":1e999},"job":"#
             + big + "}"
@@ -387,12 +387,12 @@ struct ClaimTests {
         try queue.push((0..<9).map { "\($0)" })
         #expect(try await worker.claim(1, configuration: mine, heartbeat: .sample).otherConfigurations.isEmpty)
         let other = queue.worker("other", limits)
-        // One that accepts no jobs publishes nothing.
+        // A lane that accepts no jobs publishes nothing.
         try await other.claim(0, heartbeat: .sample)
         #expect(try await worker.claim(1, first: 2, configuration: mine).otherConfigurations.isEmpty)
         try await other.claim(0, configuration: theirs, heartbeat: .sample)
         #expect(try await worker.claim(1, first: 3, configuration: mine).otherConfigurations == [theirs])
-        // The repetition of a claim says the same.
+        // The repetition of a claim returns the same.
         #expect(try await worker.claim(1, first: 3, configuration: mine).otherConfigurations == [theirs])
         // It outlives the lease: after an outage, the first worker must not decide without the others.
         try await Task.sleep(for: .milliseconds(300))

@@ -14,7 +14,7 @@ struct FailedJobsTests {
         #"{"apns_worker":1,"attempt":2,"error":{"reason":"Shutdown","at":5},"claim":"\#(name)","job":\#(name)}"#
     }
 
-    /// The jobs of a claim by kind: those of the list, those that are due and have not failed, and those that failed.
+    /// The numbers of a claim's jobs: from the list, due ones that have not failed, and failed ones.
     private struct Kinds {
         var fresh = 0, due = 0, failed = 0
         var others: Int { fresh + due }
@@ -198,7 +198,7 @@ struct FailedJobsTests {
         }
         let back = originals(try queue.jobs())
         #expect(back.filter { $0 != "0" } == (0..<40).filter { !$0.isMultiple(of: 3) }.map { "\($0)" })
-        // A reclaim gives each an origin, by which they differ.
+        // A reclaim gives each job an origin, so they differ.
         #expect(back.count { $0 == "0" } == (isReclaimed ? 0 : 1))
         let failed = originals(try queue.texts("ZRANGE", queue.keys.failed, "0", "-1"))
         #expect(

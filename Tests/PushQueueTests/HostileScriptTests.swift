@@ -6,8 +6,8 @@ import Testing
 
 @testable import PushQueue
 
-/// Jobs, wrappers and keys that any producer, or an operator with `redis-cli`, could write. Whatever they are, and
-/// whether a script succeeds or fails, the number of jobs stays the same.
+/// Jobs, wrappers and keys that any producer, or an operator with `redis-cli`, could write. Even if a script fails, the number of jobs
+/// stays the same.
 @Suite("Scripts with hostile data")
 struct HostileScriptTests {
     /// Texts on which JSON parsers disagree, and JSON numbers that Lua changes.

@@ -201,7 +201,7 @@ struct InvalidTokenTests {
         return mark
     }
 
-    /// A set, the names of the three sets of Redis in which the token `aa` is, and what is found about it.
+    /// A set of invalid tokens, and the state of the token `aa`.
     private struct Scene {
         let queue: TestQueue
         let set: NIOLoopBoundBox<InvalidTokenSet>
@@ -262,7 +262,7 @@ struct InvalidTokenTests {
         #expect(try scene.sets() == [":other"])
         #expect(try await scene.invalidSince(voip) == 5)
         #expect(try await scene.invalidSince(app) == nil)
-        // Another app, whose own topic it is not valid for.
+        // It is invalid for the own topic of another app.
         #expect(try await scene.mark(mark(6, topic: "com.example.other")) == .added)
         #expect(try scene.sets() == [""])
         #expect(try await scene.invalidSince(app) == nil)
@@ -299,7 +299,7 @@ struct InvalidTokenTests {
         #expect(try scene.sets() == [""])
         #expect(try await scene.invalidSince(app) == 6)
         #expect(try await scene.invalidSince(app, "sandbox") == nil)
-        // Without an environment it is that of the set.
+        // A mark without an environment applies to that of its set.
         _ = try await scene.mark(mark(8, topic: "com.example.x", environment: nil))
         #expect(try await scene.invalidSince("com.example.x", "localhost:1") == 8)
         #expect(try await scene.invalidSince("com.example.x", "sandbox") == nil)
@@ -312,7 +312,7 @@ struct InvalidTokenTests {
         func recorded() throws -> Int64? {
             try queue.redis.run("HGET", queue.sharedKeys.registrations, "aa").text.flatMap { Int64($0) }
         }
-        // A job's own registration counts like one that is recorded.
+        // The registration in a job counts like a recorded one.
         #expect(try await scene.mark(mark(5, registeredAt: 6)) == .registeredSince)
         #expect(try recorded() == 6)
         #expect(try scene.sets() == [])

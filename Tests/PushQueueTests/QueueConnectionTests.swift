@@ -98,7 +98,7 @@ struct QueueConnectionTests {
                 let before = try queue.everything()
                 let failure = await #expect(throws: QueueFailure.self) {
                     switch script {
-                    // One that does not look around would lose the large job.
+                    // A claim that does not look around would lose the large job.
                     case .claim: _ = try await worker.claim(10, first: 5, join: false)
                     case .reserve:
                         // The second reservation finds the wrong type, after the first could have been granted.

@@ -37,7 +37,7 @@ struct QueueScriptTests {
         for name in Self.definitions(parts, atTopLevel: true) { #expect(lines[name[...]] ?? 0 > 1, "\(name)") }
     }
 
-    /// Each part that a text needs without need is sent and defined in each call.
+    /// Each superfluous part is sent and defined in each call.
     @Test(
         "scripts and parts need only parts that they use",
         arguments: all.map { ($0.description, $0.text) } + ScriptParts.all.map { ($0, $1) })

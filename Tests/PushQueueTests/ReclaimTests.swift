@@ -112,7 +112,7 @@ struct ReclaimTests {
             #expect(try await dying.claim(1).bodies.count == 1)
             try queue.endLease(dying.name)
             #expect(try await queue.worker("x", limits).reclaim(dying.name) == [1, 0])
-            // One that had failed waits among the failed jobs.
+            // A job that had failed waits among the failed jobs.
             let back = ByteBuffer(string: try #require((before.error == nil ? queue.jobs() : queue.retries()).first))
             let envelope = Envelope.read(back)
             #expect(envelope.isWrapped)

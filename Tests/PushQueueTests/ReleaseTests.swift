@@ -70,7 +70,7 @@ struct ReleaseTests {
         try await queue.worker("x").release(of: mine)
         #expect(try (1...41_000).contains(rest()))
         #expect(try queue.redis.run("PTTL", queue.keys.configurations).number ?? 0 > 60_000)
-        // A value of another type keeps no lane from leaving.
+        // A key of another type must not keep a lane from leaving.
         try queue.redis.run("SET", queue.keys.configurations, "x")
         #expect(try await queue.worker("x").release(of: mine) == 0)
     }

@@ -132,7 +132,7 @@ struct ReserveTests {
         #expect(try queue.jobs() == [#"{"apns_worker":1,"origin":"\#(origin)","job":\#(Self.job("x"))}"#, plain])
         let other = queue.worker("other")
         _ = try await claimReserved(other, 1, origin)
-        // Not again by its next release.
+        // Its next release does not wrap it again.
         #expect(try await other.release() == 1)
         #expect(try queue.jobs().first == #"{"apns_worker":1,"origin":"\#(origin)","job":\#(Self.job("x"))}"#)
     }
@@ -165,7 +165,7 @@ struct ReserveTests {
         let reservations = (1...2).map { Reservation.bare(worker, $0, id: "\($0)") }
         #expect(try await worker.reserve(reservations) == [.granted, .granted])
         let head = #"{"apns_worker":1,"attempt":1,"error":{"reason":"X","at":1},"job":"#
-        // A failure of the second one is its first, which spends no attempt.
+        // The second job fails for the first time, which spends no attempt.
         let failed = #"{"apns_worker":1,"attempt":9,"error":{"reason":"X","at":1,"first":1,"seen":[0,0]},"job":j}"#
         try queue.redis.run("HSET", queue.keys.claimed("w"), "\(worker.id(1))", failed)
         try await worker.settle {

@@ -224,7 +224,7 @@ struct SharesTests {
         try queue.push(retry: Self.postponed("u1", "a", #","urgent":true"#), at: 8)
         try queue.push(retry: Self.postponed("later", "a"), at: 9_000_000_000_000)
         try queue.redis.run("RPUSH", queue.keys.inbox, Self.job("i1"))
-        // Those that were pushed later are behind those of their key that are due.
+        // Jobs that were pushed later come after the due jobs of their key.
         #expect(
             try await ids() == ["i1", "u1", "d1", "b1", "m1", "n1", "d2", "b2", "d3", "d4", "a1", "a2", "a3", "a4"])
         #expect(try queue.retries().count == 1)
@@ -293,7 +293,7 @@ struct SharesTests {
         try queue.push((1...12).map { Self.job("a\($0)", "a") })
         try await worker.claim(2)
         #expect(try queue.redis.run("EXISTS", queue.keys.sorted, queue.keys.shares).number == 0)
-        // With nothing to sort, too.
+        // The time begins even if there is nothing to sort.
         try await queue.worker("v").claim(20, sort: true)
         func left() throws -> Int { try queue.redis.run("PTTL", queue.keys.shares).number ?? 0 }
         let month = 30 * 86_400_000

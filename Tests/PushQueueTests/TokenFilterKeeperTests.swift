@@ -313,7 +313,7 @@ struct TokenFilterKeeperTests {
             while known < added.count, added[known].at < limit { known += 1 }
             for _ in 0..<min(5, known) {
                 let token = added[Int.random(in: max(0, known - 50)..<known, using: &random)].token
-                // Removed ones are not added again, so they may be missing after another reading.
+                // Removed tokens are not added again, so they may be missing after another reading.
                 guard try queue.redis.run("SISMEMBER", set, token) == 1 else { continue }
                 checks += 1
                 #expect(try await scene.mayFind(token), "\(token)")

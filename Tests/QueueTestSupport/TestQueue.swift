@@ -79,7 +79,7 @@ package final class TestQueue {
 
     package func push(_ jobs: [String]) throws { for job in jobs { try redis.run("RPUSH", keys.jobs, job) } }
 
-    /// Pushes a postponed job to the set in which a settlement puts it.
+    /// Pushes a postponed job to the set that a settlement would use.
     package func push(retry job: String, at score: Int64) throws {
         let hasFailed = job.hasPrefix(#"{"apns_worker":1,"#) && job.contains(#","error":{"#)
         try redis.run("ZADD", hasFailed ? keys.failed : keys.retry, "\(score)", job)

@@ -21,7 +21,7 @@ struct RedisPairTests {
             let (_, none) = try await client.call(
                 RedisCommand("RPUSH", "list", "b"), then: Self.wait, deadline: .seconds(15))
             #expect(try none.get().root.integer == 0)
-            // On a connection that has written nothing, WAIT would confirm it.
+            // WAIT on a connection that has written nothing counts the replica nevertheless.
             #expect(try master.run("WAIT", "1", "300") == 1)
             replica.resume()
         }

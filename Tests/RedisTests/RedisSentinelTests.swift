@@ -62,7 +62,7 @@ struct RedisSentinelTests {
         let sentinels = try (0..<2).map { _ in
             try RedisServer(arguments: ["--sentinel"], file: ["sentinel monitor m 127.0.0.1 \(servers[0].port) 2"])
         }
-        // Else the second would seem to be of another deployment.
+        // Otherwise the second Sentinel would seem to be of another deployment.
         try await eventually("they find each other") {
             try sentinels.allSatisfy { try $0.run("SENTINEL", "SENTINELS", "m").elements?.count == 1 }
         }

@@ -125,7 +125,7 @@ struct MetricsPageTests {
     }
 
     /// Reads a page with the strict parser of Prometheus' client for Python.
-    /// - Returns: what it found, one family or sample per line; or the error.
+    /// - Returns: the families and samples, one per line; or the error.
     private static func parsed(_ text: String) async throws -> String {
         let script = """
             import sys

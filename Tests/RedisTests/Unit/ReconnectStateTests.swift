@@ -126,7 +126,7 @@ struct ReconnectStateTests {
                 (isTrying, isReady, isClosed) = (false, false, true)
             }
         }
-        // Whatever happened before: unless it is closed, it connects in the end.
+        // Unless it is closed, it connects in the end, whatever happened before.
         guard !isClosed, isStarted else { return }
         if !isTrying, !isReady { #expect(state.waited() == true) }
         if !isReady { #expect(state.connected(at: now).isWanted) }

@@ -50,7 +50,7 @@ struct ServerDiscoveryStateTests {
         #expect(search.seedFailed(refused) == .ask(place(2)))
     }
 
-    /// An answer of a deployment whose servers have these names.
+    /// An answer of a deployment whose servers have these IDs.
     private func answer(_ names: Set<String>, _ server: Int, _ others: Int...) -> ServerDiscoveryState.Answer {
         ServerDiscoveryState.Answer(server: place(server), seeds: others.map { place($0) }, identity: names)
     }

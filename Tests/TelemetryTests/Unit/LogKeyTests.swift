@@ -38,12 +38,12 @@ struct LogKeyTests {
         [
             // The event: the sentence of a line may change, the event may not.
             "event",
-            // The subject of a line. A token is the beginning of one; a worker is the name under which a lane claims.
+            // The subject of a line. Only the beginning of a token is logged. `worker` is a lane's name in Redis.
             "app queue lane job campaign labels token push_type topic trace_id parent_id worker",
             // The outcome of a notification, or `retried` or `deferred`. The cause is an attempt's last failure, the
             // detail explains the reason, and the rule is one of Apple's requirements.
             "outcome reason cause detail rule status apns_id apns_unique_id attempt",
-            // A scope that is slow: its kind and name, and the notifications of others that were delivered meanwhile.
+            // A scope that is slow: its kind and name, and the deliveries outside of it in the meantime.
             "scope name others_delivered",
             // Addresses: of APNs and collectors, of Redis without its password, of ports of programs, and of pages.
             "endpoint redis server apps lanes host port apns control gateway feedback inbox address",

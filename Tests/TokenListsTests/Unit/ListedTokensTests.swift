@@ -84,7 +84,7 @@ struct ListedTokensTests {
         let first = try listed.tokens.putFirst(share)
         #expect(listed.tokens.digest == digest)
         var read: [String] = []
-        // The second time after a part of it.
+        // The second time, only a part of the list was read before.
         for _ in 0..<3 { _ = try listed.tokens.next() }
         listed.tokens.rewind()
         while let token = try listed.tokens.next() { read.append(token.hex) }
@@ -94,7 +94,7 @@ struct ListedTokensTests {
 
     private static let many = (0..<20_000).map { String(repeating: "ab", count: 28) + String($0 + 10_000_000) }
 
-    /// Of 200 tokens those in a share of 10 percent.
+    /// The numbers of the tokens in a share of 10 percent, among the tokens with the numbers 0 to 199.
     private static let knownShare = [
         2, 27, 34, 37, 52, 53, 66, 92, 101, 103, 128, 129, 137, 154, 158, 159, 161, 172, 197, 199,
     ]
