@@ -7,7 +7,7 @@ struct CampaignLimit {
     /// The time of Redis before the limit was set, in milliseconds since 1970. Nothing of the campaign is sent before it.
     let setAfter: Int
 
-    /// Sets the limit with which the campaign takes as long as the faults.
+    /// Sets the limit so that the campaign takes as long as the faults.
     /// - Parameters:
     ///   - total: the number of the campaign's notifications.
     ///   - seconds: the duration of the faults.
@@ -23,8 +23,8 @@ struct CampaignLimit {
         guard ending == .exited(0) else { throw command.failure("the limit of the campaign: \(ending)") }
     }
 
-    /// Returns the shortest time in which notifications can be sent, in milliseconds, by the clock of Redis: without
-    /// those that are sent at once, in a tenth of a second that was not used, and in the last second.
+    /// Returns the shortest possible time for some notifications, in milliseconds of Redis' clock. It leaves out those that are sent at
+    /// once, in an unused tenth of a second, and in the last second.
     func shortestTime(of notifications: Int, _ plan: Plan) -> Int {
         let setBack = plan.faults.count { $0.action == .redis(.clockBack) } * Fault.clockStep
         return 1000 * notifications / perSecond - 1100 - 1000 * setBack

@@ -51,7 +51,7 @@ struct Fault: Equatable, Sendable {
         case redis
     }
 
-    /// The seconds by which clocks are set: more than a lease.
+    /// Clocks are set by this number of seconds, which is more than a lease.
     static let clockStep = 20
 
     var action: Action

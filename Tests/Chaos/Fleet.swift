@@ -81,7 +81,7 @@ final class Fleet: Sendable {
         send(SIGHUP, to: slot)
     }
 
-    /// Gives the workers the configuration that all of them have at the end of an upgrade.
+    /// Gives all workers the configuration at the end of an upgrade.
     func completeUpgrade() throws {
         for slot in places.indices {
             try places[slot].settings.complete()

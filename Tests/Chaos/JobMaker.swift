@@ -19,7 +19,7 @@ struct JobMaker: Sendable {
     /// The jobs of predetermined kinds, evenly distributed over the run.
     private let always: [Int: Kind]
 
-    /// The number of jobs for the drain, of which four are pushed per second.
+    /// The number of jobs for the drain. Four of them are pushed per second.
     private static let plainCount = 4000
     private static let kinds: [Kind] = Kind.allCases.flatMap { Array(repeating: $0, count: $0.weight) }
 
@@ -109,7 +109,7 @@ struct JobMaker: Sendable {
         return place
     }
 
-    /// Returns the number of the job that has these bytes, or of which they are a part.
+    /// Returns the number of the job that contains these bytes.
     static func number(of body: [UInt8]) -> Int? {
         let text = String(decoding: body, as: UTF8.self)
         guard let marker = text.firstRange(of: "chaos-") else { return nil }

@@ -15,7 +15,7 @@ enum Kind: CaseIterable {
     case wrapped
     // Jobs of an app that only some workers have, by its name and by its topic.
     case newApp, newTopic
-    // The device is slow to be answered. Each job for many devices has one.
+    // A slow device. Each job for many devices has one.
     case slow
     // Jobs that can expire before they are delivered.
     case shortLived
@@ -28,7 +28,7 @@ enum Kind: CaseIterable {
     // Its notification cuts each connection that it is sent on.
     case cutter
     case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
-    // Poison: jobs whose answers could be taken for a fault of more than these jobs; see ``poison``.
+    // Poison: the answers to these jobs could seem to concern more than these jobs; see ``poison``.
     case refusedKey, unknownReason, notAPNs, goneWithoutReason
     // A job of a campaign that shows how long good ones wait.
     case timed
@@ -74,18 +74,18 @@ enum Kind: CaseIterable {
         case .tooLarge: 100
         case .hostileWrapper, .hostileTokens: 100
         case .timed: 2000
-        // As many as the options say.
+        // The options set their number.
         case .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason: 0
         }
     }
 
-    /// The kinds of which each run has at least one job, however short it is.
+    /// The kinds that have at least one job in each run, however short it is.
     static let always: [Kind] = [
         .fullFanOut, .cutter, .limitedFanOut, .newApp, .bigFanOut, .wideFanOut, .newTopic, .cutter, .bytes70k, .bytes1M,
         .bytes7M,
     ]
 
-    /// The kinds of which a share of all jobs are.
+    /// The kinds of poison. The option `--poison` sets their share of all jobs.
     static let poison: [Kind] = [
         .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason, .refused, .exhausted, .cutter, .badToken,
     ]
@@ -105,7 +105,7 @@ enum Kind: CaseIterable {
     /// the original without its tokens.
     var isSplit: Bool { isFanOut && self != .fanOut && self != .fullFanOut }
 
-    /// The first four digits of its tokens, by which the simulator's rules recognize it.
+    /// The first four digits of its tokens, for the simulator's rules.
     var prefix: String {
         switch self {
         // Jobs with many bytes are tried again, too, so they are wrapped.

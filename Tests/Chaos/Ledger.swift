@@ -30,7 +30,7 @@ struct Ledger {
         var poison = 0
         /// Copies of jobs with unique_for.
         var copies = 0
-        /// Notifications of the campaign that are not poison: Redis does not count the others for it.
+        /// Notifications of the campaign.
         var ofCampaign = 0
     }
 

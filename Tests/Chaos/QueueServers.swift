@@ -20,7 +20,7 @@ protocol QueueServers: Sendable {
     func connect(for key: String) throws -> RedisTestConnection
 }
 
-/// The servers that were killed, stopped or disturbed, by the fault that did it.
+/// The servers that were killed, stopped or disturbed, by fault.
 final class AffectedServers: Sendable {
     private let servers = Mutex<[Fault.RedisFault: RedisServer]>([:])
 

@@ -14,7 +14,7 @@ final class WorkerSettings: Sendable {
     private let state = Mutex((rotations: 0, isComplete: false))
 
     /// - Parameters:
-    ///   - slot: the number of the place, which decides what its workers have. The first has all apps.
+    ///   - slot: the number of the place, which determines the apps and credentials of its workers. The first place has all apps.
     ///   - endpoint: the port of its APNs.
     init(slot: Int, endpoint: Int) throws {
         workshop = try OpenSSLWorkshop()
@@ -26,7 +26,7 @@ final class WorkerSettings: Sendable {
         try write(0, isComplete: false)
     }
 
-    /// The options with which the simulator accepts the credentials of all workers.
+    /// The simulator's options for accepting the credentials of all workers.
     static func simulatorOptions() throws -> [String] {
         [
             "--client-ca", try TestCertificates.path("ca.pem"),

@@ -8,7 +8,7 @@ import PushQueue
 struct BlamePlan: CustomStringConvertible, Sendable {
     /// The end of a bad notification.
     enum Fault: String, CaseIterable, Sendable {
-        // Those whose scopes differ; see `BlameMatrixTests.pairs`.
+        // Faults with different scopes; see `BlameMatrixTests.pairs`.
         case badDeviceToken, invalidProviderToken, serviceUnavailable, noReason, newReason, topicDisallowed, silence,
             cut
         // The others of docs/outcomes.md.
@@ -62,12 +62,12 @@ struct BlamePlan: CustomStringConvertible, Sendable {
         }
     }
 
-    /// The number of bad notifications, and the times at which they come.
+    /// The number and the times of the bad notifications.
     enum Bad: String, CaseIterable, Sendable {
         case once, eachSecond, thirtyPerSecond, fivePercent, thousand, tenThousandTokens
     }
 
-    /// The number of good ones.
+    /// The rate of the good notifications.
     enum Good: String, CaseIterable, Sendable {
         case perMinute, eightPerSecond, thousandPerSecond
 
@@ -97,19 +97,19 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var good: Good
     var hasCampaign: Bool
     var fleet: Fleet
-    /// The end of all notifications for some time, from its beginning to its end in milliseconds.
+    /// A fault that ends all notifications for some time, and the range of this time in milliseconds.
     var outage: (fault: Fault, times: Range<Int64>)?
     /// The percentage of notifications that APNs nevertheless accepts in the outage.
     var acceptedInOutage = 0.0
-    /// True if no good notification comes from the outage's beginning on, except at its end.
+    /// True if no good notification is pushed during the outage.
     var isQuietInOutage = false
     /// The time at which all workers die and others start.
     var restart: Int64?
-    /// True if the fault is that of the way of the first worker to APNs, which answers everything with it.
+    /// True if the fault is on the way of the first worker to APNs, and ends all its requests.
     var isWorkerRefused = false
-    /// The time from which APNs answers everything with the fault on connections that were opened before.
+    /// From this time on, the fault ends all requests on connections that were opened before.
     var stuckConnectionsFrom: Int64?
-    /// True if the faults are of the way to APNs, and no notification is bad.
+    /// True if the faults are on the way to APNs, and no notification is bad.
     var isOfWay: Bool { isWorkerRefused || stuckConnectionsFrom != nil }
     /// The length of the run, in milliseconds.
     var length: Int64 = 20_000
@@ -145,14 +145,14 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     /// So many retries that all streams are in use.
     static let saturated = BlamePlan(.serviceUnavailable, .thirtyPerSecond, length: 60_000, streams: 6)
 
-    /// An outage in which some are accepted.
+    /// An outage with some accepted notifications.
     static func partialOutage(_ fault: Fault, accepted percentage: Double, good: Good = .eightPerSecond) -> BlamePlan {
         var plan = outage(fault, good: good)
         plan.acceptedInOutage = percentage
         return plan
     }
 
-    /// An outage in which new workers find nothing but retries.
+    /// An outage during which new workers start. They find only retries.
     static func restart(_ fault: Fault) -> BlamePlan {
         var plan = outage(fault)
         (plan.restart, plan.isQuietInOutage) = (30_000, true)
@@ -167,7 +167,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
         return plan
     }
 
-    /// A proxy that refuses all of one worker.
+    /// A proxy that refuses all requests of one worker.
     static func proxy(_ fault: Fault) -> BlamePlan {
         var plan = BlamePlan(fault, .once, .workers, length: 60_000)
         plan.isWorkerRefused = true
@@ -183,14 +183,14 @@ struct BlamePlan: CustomStringConvertible, Sendable {
 }
 
 extension BlamePlan {
-    /// The milliseconds within which a good notification must be submitted; `nil` where it can't be told from bad ones,
-    /// because nearly all of its group is bad.
+    /// The milliseconds within which a good notification must be submitted; `nil` if nearly all of its group is bad, so that it is treated
+    /// as a bad one.
     var limit: Int64? {
-        // Those that are refused on their way are tried again.
+        // Notifications that are refused on their way are tried again.
         guard !isOfWay else { return 10_000 }
         guard !hasCampaign else { return 1000 }
         return switch (bad, good) {
-        // Once such a job is refused as a whole, it is nearly all that the endpoint hears.
+        // The answers to one such job are nearly all answers of the endpoint.
         case (.tenThousandTokens, .perMinute): 10_000
         case (.once, _), (.fivePercent, _), (.tenThousandTokens, _), (_, .thousandPerSecond): 1000
         case (.thousand, .eightPerSecond): 10_000
@@ -211,7 +211,7 @@ extension BlamePlan {
         }
     }
 
-    /// True if a record names the campaign of the bad ones.
+    /// True if a record must name the campaign of the bad notifications.
     var isCulpritNamed: Bool {
         let concerns: Set<Fault> = [.invalidProviderToken, .forbidden, .serviceUnavailable, .noReason, .newReason]
         return hasCampaign && bad == .thousand && concerns.contains(fault)
@@ -234,12 +234,12 @@ extension BlameRun {
         var found: [String] = []
         let (slow, isOutage) = (plan.limit, plan.outage != nil)
         let times = plan.outage?.times ?? 0..<0
-        // After an outage, those that wait are sent within ten seconds.
+        // After an outage, waiting notifications are sent within ten seconds.
         let measured = delays.filter {
             !times.contains($0.at) && !(times.upperBound..<times.upperBound + 10_000).contains($0.at)
         }
         let late = measured.filter { $0.delay > slow ?? .max }
-        // By chance it claims some of them again and again.
+        // By chance, the refused worker claims some notifications again and again.
         if late.count > (plan.isWorkerRefused ? goodCount / 25 : 0) {
             found.append("\(late.count) of \(goodCount) are late, by at most \(late.map(\.delay).max() ?? 0) ms")
         }
@@ -248,7 +248,7 @@ extension BlameRun {
         }
         if notReady > 0, !isOutage, !plan.isWorkerRefused { found.append("it was not ready \(notReady) times") }
         let ended = ["dead", "invalid_token", "expired"].filter { counts[$0] ?? 0 > 0 }
-        // The last answers before an outage vouch for some tokens.
+        // Because of the last deliveries before an outage, some refusals of tokens are believed.
         let vouched = plan.fault == .badDeviceToken && counts["invalid_token"] ?? 0 <= 16 * plan.fleet.lanes.count
         // The bad ones of a batch end as they would without an outage.
         let isInBatch = isOutage && plan.outage?.fault != plan.fault
@@ -281,14 +281,14 @@ extension BlameRun {
 }
 
 extension FleetSimulation {
-    /// Returns what is wrong with a run of a plan.
+    /// Returns the mistakes in a run of a plan.
     static func mistakes(_ plan: BlamePlan, _ mutation: Mutation? = nil, on server: SimulatedServer) throws -> [String]
     {
         try FleetSimulation(seed: 1, .init(mutation: mutation, plan: plan), on: server).runPlan().mistakes
     }
 }
 
-/// A run of a plan: what was pushed and submitted, and when.
+/// A run of a plan, with the times of its pushes and requests.
 final class BlameRun {
     let plan: BlamePlan
     private unowned let simulation: FleetSimulation
@@ -301,7 +301,7 @@ final class BlameRun {
     /// The times of all requests since the start, in milliseconds.
     private(set) var requests: [Int64] = []
     private(set) var records: [ScopeRecord] = []
-    /// The number of seconds in which a worker was not ready.
+    /// The number of times that a lane was not ready. Each lane is observed once per second.
     private(set) var notReady = 0
     private(set) var badCount = 0
     private(set) var goodCount = 0
@@ -322,7 +322,7 @@ final class BlameRun {
 
     func produce() {
         simulation.time.schedule(at: start) { [self] in
-            // A worker has learned before which tokens are accepted.
+            // The first deliveries show the workers that tokens are accepted.
             for _ in 0..<40 { push(isBad: false) }
             pushGood()
             observe()
@@ -337,13 +337,13 @@ final class BlameRun {
             case .tenThousandTokens: push(isBad: true, tokens: 10_000)
             case .eachSecond: pushBad(perSecond: 1)
             case .thirtyPerSecond: pushBad(perSecond: 30)
-            // With the good ones.
+            // The bad ones are pushed among the good ones.
             case .fivePercent: break
             }
         }
     }
 
-    /// The time until the next of some that come by chance.
+    /// Returns a random time until the next push.
     private func interval(_ perSecond: Double) -> TimeAmount {
         let share = (Double(random.next() >> 11) + 1) * 0x1p-53
         var logarithm = 0.0
@@ -393,13 +393,13 @@ final class BlameRun {
     /// - Parameter opened: the time at which the request's connection was opened.
     func submitted(_ job: Int, by worker: SimulatedWorker?, opened: NIODeadline) {
         requests.append(elapsed)
-        // Where one way is refused, a notification must take another one.
+        // A request on a refused way does not count: the notification must take another way.
         if plan.isOfWay, fault(ofJob: job, by: worker, opened: opened) != nil { return }
         guard let at = waiting.removeValue(forKey: job) else { return }
         delays.append(((at - start).nanoseconds / 1_000_000, (simulation.time.now - at).nanoseconds / 1_000_000))
     }
 
-    /// Returns how a request for a job ends; `nil` if APNs accepts it.
+    /// Returns the fault that ends a request for a job; `nil` if APNs accepts it.
     func fault(ofJob job: Int, by worker: SimulatedWorker?, opened: NIODeadline) -> BlamePlan.Fault? {
         if let outage = plan.outage, outage.times.contains(elapsed), !random.chance(plan.acceptedInOutage) {
             return outage.fault

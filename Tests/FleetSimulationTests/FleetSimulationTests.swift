@@ -119,8 +119,8 @@ struct ProtocolMutationTests {
 }
 
 extension Mutation {
-    /// The seed that detected the mutation when it was last looked up. A change of a script makes others detect it; each
-    /// seed before the one that a run prints costs a second.
+    /// The first seed that is tried: it detected the mutation when it was last looked up. After a change of a script, another seed may
+    /// detect it. Each seed before the one that a run prints costs a second.
     fileprivate var firstSeed: UInt64 {
         switch self {
         case .constantStamp: 108
@@ -137,7 +137,7 @@ extension Mutation {
         }
     }
 
-    /// The number of seeds of which one must detect it.
+    /// One of this number of seeds must detect it.
     fileprivate var seedCount: UInt64 {
         [.constantStamp, .forgetsThrottles, .hidesThrottles].contains(self) ? 300 : 30
     }
@@ -160,7 +160,7 @@ extension Mutation {
         }
     }
 
-    /// The faults against which the rule protects.
+    /// The faults that the rule protects against.
     fileprivate var faults: FleetSimulation.Faults {
         switch self {
         case .constantStamp: [.breaks, .rollbacks, .stops]

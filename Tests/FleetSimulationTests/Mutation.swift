@@ -114,7 +114,7 @@ enum Mutation: String, CaseIterable, Sendable {
     /// No failure spends an attempt.
     case noFailureSpends
 
-    /// A plan in which a rule of blame is needed.
+    /// A plan that needs the removed rule of blame.
     var plan: BlamePlan? {
         switch self {
         case .slowedByHalf: BlamePlan(.serviceUnavailable, .thirtyPerSecond)
@@ -131,7 +131,7 @@ enum Mutation: String, CaseIterable, Sendable {
         }
     }
 
-    /// Changes what a lane knows about scopes.
+    /// Changes a lane's rules about scopes.
     func change(_ scopes: Scopes) {
         switch self {
         case .slowedByHalf: for kind in scopes.rules.indices { scopes.rules[kind].share = 2 }

@@ -11,7 +11,7 @@ import PushQueue
 final class ProtocolChecks {
     /// The lease in milliseconds.
     static let lease = 10_000
-    /// The size in bytes at which a claim stops.
+    /// A claim stops at this size, in bytes.
     static let claimSize = 8192
     private unowned let simulation: FleetSimulation
     /// The last claim that returned jobs, by the key of the lane's claims.
@@ -20,7 +20,7 @@ final class ProtocolChecks {
     private var leases: [String: Int64] = [:]
     /// The claims whose settlement was confirmed to a lane, as the key of the lane's claims and the field.
     private var confirmed: Set<String> = []
-    /// The claims whose jobs a lane has received, in the same form.
+    /// The claims whose jobs a lane has received, in the form of ``confirmed``.
     private var received: Set<String> = []
     /// The order of claims of jobs that were never claimed before, by queue.
     private var claimOrder = ClaimOrder()
@@ -124,7 +124,7 @@ final class ProtocolChecks {
         leases["\(workers) \(lane)"] = nil
     }
 
-    /// Records that scheduled jobs were due, each of which became the newest of its key the first time.
+    /// Records that scheduled jobs were due. A job that was due for the first time became the newest of its key.
     private func announced(_ arguments: CommandArguments) {
         var place = 0
         while let id = arguments.value(place) {
@@ -227,10 +227,10 @@ final class AnswerChecks {
     }
 }
 
-/// The checks of the requests of one lane against its knowledge: the throttled tokens of which it was informed.
+/// The checks of one lane's requests against the information that the lane has.
 final class LaneChecks {
     private struct Throttle {
-        /// The time before which nothing may be sent to the token, in milliseconds since 1970.
+        /// Nothing may be sent to the token before this time, in milliseconds since 1970.
         var until: Int64
         /// The time at which the lane was informed.
         var since: NIODeadline
@@ -260,7 +260,7 @@ final class LaneChecks {
     /// The tokens that the lane has asked Redis to take out of the set.
     private var removals: Set<String> = []
     private var failedLookUp = NIODeadline.distantPast
-    /// By the id of a job with `replaces`, the last word of Redis: whether it is the newest.
+    /// The last answer of Redis about each job with `replaces`, by the job's id.
     private var words: [String: (isNewest: Bool, at: NIODeadline)] = [:]
     private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
@@ -292,14 +292,13 @@ final class LaneChecks {
         if !known.holders.contains(holder) { receptions[number]?.holders.append(holder) }
     }
 
-    /// True if the lane has all leases under which it claimed a job. A request does not show to which claim it belongs.
+    /// True if the lane has the leases of all its claims of a job. A request does not show its claim.
     func hasLease(of job: SimulatedJob) -> Bool {
         receptions[job.number]?.holders.allSatisfy { simulation.checks.hasLease(job.queue, $0) } ?? true
     }
 
-    /// True if the lane must take a token out of the set after APNs has accepted it in a job: it had been there for a second
-    /// when the job was claimed, and has not been marked since. So a token that is accepted is there at most until its next
-    /// delivery.
+    /// True if the lane must remove a token from the set after APNs has accepted it in a job: the token had been there for a second when
+    /// the job was claimed, and has not been marked since. So an accepted token stays there at most until its next delivery.
     func mustTakeOut(_ token: String, of job: SimulatedJob) -> Bool {
         guard let received = receptions[job.number]?.since, invalid[job.number]?.contains(token) == true else {
             return false
@@ -311,7 +310,7 @@ final class LaneChecks {
     /// Records that the lane asks Redis to take tokens out of the set.
     func removes(_ tokens: [String]) { removals.formUnion(tokens) }
 
-    /// Records the answer, without which they stay until another delivery.
+    /// Records the answer. Without it, the tokens stay until another delivery.
     func removed(_ tokens: [String], _ result: Result<Int, QueueFailure>) {
         removals.subtract(tokens)
         if case .failure = result { couldNotLookUp() }
@@ -335,10 +334,10 @@ final class LaneChecks {
 
     // MARK: Throttled tokens
 
-    /// Records that the lane received an answer by which APNs throttles a token.
+    /// Records that APNs has throttled a token in an answer to the lane.
     func throttled(_ token: String, until: Int64) {
-        // Several requests can be in flight when the first is refused, and the answers to some arrive long after it.
-        // They come after the first, whose time remains valid: `until` is the time of the one that was refused now.
+        // Several requests can be in flight when the first one is refused. The answers to the others may arrive long after that, but the
+        // time of the first one remains valid.
         if let known = throttles[token], !known.wasTried { return }
         let others = throttles[token]?.othersUntil.flatMap { $0 > milliseconds ? $0 : nil }
         throttles[token] = Throttle(until: min(until, others ?? until), since: now)
@@ -358,10 +357,10 @@ final class LaneChecks {
 
     // MARK: The newest
 
-    /// The time for which a word of Redis is good.
+    /// An answer of Redis is valid for this time.
     private static let wordIsGood = TimeAmount.milliseconds(5)
 
-    /// Records what Redis has for the key of a job.
+    /// Records the value of a job's key in Redis.
     func confirmed(_ job: NewestJob, _ value: ByteBuffer?) {
         words[String(buffer: job.id)] = (job.replacement(by: value) == nil, now)
     }
@@ -376,11 +375,11 @@ final class LaneChecks {
     // MARK: Sending
 
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
-        // Except if Redis has lost the cancellation since.
+        // It may be sent if Redis has lost the cancellation since.
         if let claimedAt = cancelled[job.number], simulation.forbids(job, claimedAt: claimedAt) {
             simulation.fail("the job \(job.number) was sent although it was cancelled before it was claimed")
         }
-        // Those of several apps are invalid for one of them.
+        // Several apps send to tokens with these prefixes, which may be invalid for only one app.
         if invalid[job.number]?.contains(token) == true, !token.hasPrefix("cc"), !token.hasPrefix("dd"),
             let received = receptions[job.number]?.since,
             received > failedLookUp, simulation.redis.hasInvalid(token)

@@ -30,7 +30,7 @@ final class SimulatedTransport: Transport {
         }
     }
 
-    /// The time in which a request must be answered.
+    /// A request must be answered within this time.
     private static let requestTimeout = TimeAmount.seconds(20)
     /// The time after which a request counts as unanswered.
     private static let patience = TimeAmount.seconds(5)
@@ -64,7 +64,7 @@ final class SimulatedTransport: Transport {
 
     func capacity(in isolation: Isolation) -> Int {
         guard isConnected else { return 0 }
-        // Connections apart have few streams.
+        // Isolated connections have few streams.
         if simulation.blame != nil, isolation != .shared {
             return max(0, (isolation == .alone ? 1 : 4) - requests.count { $0.isolation == isolation })
         }
@@ -86,7 +86,7 @@ final class SimulatedTransport: Transport {
     func submit(_ notification: consuming APNS.Notification, tag: UInt64, in isolation: Isolation) -> Bool {
         guard capacity(in: isolation) > 0, !refusesOne() else { return false }
         let token = String(buffer: notification.deviceToken.hex)
-        // A connection apart is opened for what needs it.
+        // An isolated connection is opened for its requests.
         let opened = isolation == .shared || simulation.options.mutation == .triesOldConnections ? opened : loop.now
         guard
             let number = simulation.apns.submitted(
@@ -108,7 +108,7 @@ final class SimulatedTransport: Transport {
         return true
     }
 
-    /// Ends a request as a plan says.
+    /// Ends a request according to the plan.
     private func end(_ request: Request, _ blame: BlameRun) {
         guard request.isOpen, let job = simulation.ledger.job(ofNotification: request.notification) else { return }
         switch blame.fault(ofJob: job.number, by: lane.worker, opened: request.opened) {
@@ -242,7 +242,7 @@ final class SimulatedAPNS {
         """
 
     private unowned let simulation: FleetSimulation
-    /// The reasons for which all requests of an app are temporarily refused.
+    /// The reasons why all requests of an app are refused, and the ends of these times.
     private var refusals: [Int: (reason: APNSReason, until: NIODeadline)] = [:]
     private var chatTimes: [NIODeadline] = []
     /// The lanes that have a notification in flight.

@@ -9,13 +9,13 @@ struct SimulatedJob {
     var tokens: [String] = []
     /// The number of the job's first notification.
     var first = 0
-    /// The time before which the job must not be sent, in milliseconds since 1970.
+    /// The job must not be sent before this time, in milliseconds since 1970.
     var sendAt: Int64?
     /// True if the job may end without being sent.
     var expires = false
     var uniqueID: String?
     var campaign: String?
-    /// The key whose newest job alone must be sent.
+    /// The key of `replaces`: only its newest job must be sent.
     var replaces: String?
     /// True if no worker can read it, so that it must become a dead letter.
     var isBroken = false

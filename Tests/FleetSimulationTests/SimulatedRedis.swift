@@ -13,7 +13,7 @@ final class SimulatedRedis {
     private(set) var isUp = true
     /// True once Redis has lost changes that it had confirmed.
     private(set) var hasRolledBack = false
-    /// The error with which every command is refused; `nil` if commands are executed.
+    /// The error of every command; `nil` if commands are executed.
     private(set) var refusal: String?
     /// The time at which it last began or ended to refuse commands.
     private(set) var lastRefusal = NIODeadline.distantPast
@@ -269,8 +269,8 @@ final class SimulatedSender: RedisSender {
     /// Loses the connection while one of the next commands is in transit.
     func loseSoon() { commandsUntilLoss = random.pick(1...4) }
 
-    /// Loses the connection. Of the commands that were not executed, some still are, some are later, and the rest
-    /// never.
+    /// Loses the connection. Of the commands that Redis has not executed, it still executes some, executes others later, and never executes
+    /// the rest.
     func lose() {
         guard isReady else { return }
         isReady = false

@@ -41,7 +41,7 @@ final class SimulatedServer {
 
     deinit { close(descriptor) }
 
-    /// Removes all data, and all scripts: a first call that is lost would else differ between two runs.
+    /// Removes all data and all scripts, because a run would differ from another if its scripts were already loaded.
     func reset() {
         run([
             RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC"),

@@ -228,7 +228,7 @@ private final class SimulatedQueueStore: QueueStore {
     private struct Renewals {
         /// The maximum time between two renewals that is not a gap: half the lease.
         private static let longestGap = TimeAmount.milliseconds(Int64(ProtocolChecks.lease) / 2)
-        /// The time for which a lane must have renewed its lease without a gap before it may reclaim.
+        /// A lane may reclaim only after it has renewed its lease without a gap for this time.
         private static let steadyTime = TimeAmount.seconds(15)
 
         private var last = NIODeadline.distantPast

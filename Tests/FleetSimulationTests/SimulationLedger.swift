@@ -26,7 +26,7 @@ final class SimulationLedger {
 
     private(set) var jobs: [SimulatedJob] = []
     private var states: [State] = []
-    /// The jobs that may still have to be somewhere.
+    /// The jobs with notifications that may not have ended.
     private var openJobs: [Int] = []
     /// The tokens that APNs reports as invalid.
     private var refused: [String: APNSReason] = [:]
@@ -34,7 +34,7 @@ final class SimulationLedger {
     /// The newest jobs, by queue and `replaces`, and those that another has replaced.
     private var newest: [String: Int] = [:]
     private var replaced: Set<Int> = []
-    /// The jobs of which APNs has accepted a notification, by their unique IDs.
+    /// The jobs with an accepted notification, by their unique IDs.
     private var sentJobs: [String: Int] = [:]
     private var bodies: [ByteBuffer: Body] = [:]
     private var audit = 0
@@ -96,7 +96,7 @@ final class SimulationLedger {
     func refusal(of token: String) -> APNSReason? { refused[token] }
 
     /// Records that APNs has accepted a notification.
-    /// - Returns: the number of another job with the same ID of which a notification was accepted.
+    /// - Returns: the number of another job with the same ID and an accepted notification.
     func accept(_ number: Int) -> Int? {
         if states[number].accepted > 0 { duplicates += 1 }
         states[number].accepted += 1
