@@ -298,7 +298,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     // MARK: Asking another node
 
-    /// Sends a command to the node to which its key has already moved, ahead of its slot.
+    /// Sends a command to the node that already has its key, although the slot has not moved yet.
     private func ask(_ node: RedisLocation, for request: RedisRequest, because error: RedisServerError) {
         guard let command = request.command else { return request.completion(.failure(.server(error))) }
         route.asks()

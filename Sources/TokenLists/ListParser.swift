@@ -147,7 +147,7 @@ struct TableParser {
     /// True for a line without any character.
     private var isBlank = true
     private var line = 1
-    /// The number of the line on which the record begins.
+    /// The number of the first line of the record.
     private var recordLine = 1
 
     init(_ name: String, longestField: Int, longestHeader: Int) {

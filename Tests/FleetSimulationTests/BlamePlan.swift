@@ -103,7 +103,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var acceptedInOutage = 0.0
     /// True if no good notification is pushed during the outage.
     var isQuietInOutage = false
-    /// The time at which all workers die and others start.
+    /// The time when all workers die and others start.
     var restart: Int64?
     /// True if the fault is on the way of the first worker to APNs, and ends all its requests.
     var isWorkerRefused = false
@@ -294,7 +294,7 @@ final class BlameRun {
     private unowned let simulation: FleetSimulation
     private let start: NIODeadline
     private var bad: Set<Int> = []
-    /// The times at which good notifications came, until they are submitted.
+    /// The times when good notifications came, until they are submitted.
     private(set) var waiting: [Int: NIODeadline] = [:]
     /// The time from a good notification's push to its submission, and its push since the start, in milliseconds.
     private(set) var delays: [(at: Int64, delay: Int64)] = []
@@ -390,7 +390,7 @@ final class BlameRun {
 
     // MARK: APNs
 
-    /// - Parameter opened: the time at which the request's connection was opened.
+    /// - Parameter opened: the time when the request's connection was opened.
     func submitted(_ job: Int, by worker: SimulatedWorker?, opened: NIODeadline) {
         requests.append(elapsed)
         // A request on a refused way does not count: the notification must take another way.

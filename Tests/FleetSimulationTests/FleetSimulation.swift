@@ -64,7 +64,7 @@ final class FleetSimulation: @unchecked Sendable {
             .breaks, .outages, .stops, .crashes, .drains, .rollbacks, .fullMemory, .apns, .refusals, .appRefusals,
         ]
         static let all = Faults(singles)
-        /// All faults in which Redis keeps the changes that it has confirmed.
+        /// All faults where Redis keeps the changes that it has confirmed.
         static let durable = all.subtracting(.rollbacks)
     }
 
@@ -114,11 +114,11 @@ final class FleetSimulation: @unchecked Sendable {
         var started = 0
         /// The number of jobs at the time of the snapshot of Redis.
         var jobsInSnapshot = 0
-        /// The times in milliseconds at which campaigns were cancelled, by queue and name.
+        /// The times in milliseconds when campaigns were cancelled, by queue and name.
         var cancellations: [String: Int64] = [:]
-        /// The times in milliseconds at which a lane learned that tokens are in the set of invalid ones.
+        /// The times in milliseconds when a lane learned that tokens are in the set of invalid ones.
         var markedInvalid: [String: Int64] = [:]
-        /// The last times at which a lane may have marked them.
+        /// The last times when a lane may have marked them.
         var lastMarked: [String: NIODeadline] = [:]
 
         var all: [SimulatedWorker] { workers + formerWorkers }

@@ -27,7 +27,7 @@ final class ProtocolChecks {
     private var claimOrderOfSnapshot = ClaimOrder()
     /// The ids of the scheduled jobs with `replaces` that were due.
     private var wasDue: Set<String> = []
-    /// The time at which the fleet's provider token was signed, in seconds since 1970.
+    /// The time when the fleet's provider token was signed, in seconds since 1970.
     private var providerTokenIssuedAt: Int64?
     /// The signing times of the provider tokens that APNs reported as expired.
     private var expiredTokens: Set<Int64> = []
@@ -97,7 +97,7 @@ final class ProtocolChecks {
         }
     }
 
-    /// Checks that jobs that were never claimed before are claimed in the order in which they were pushed.
+    /// Checks that jobs are claimed for the first time in the order they were pushed.
     private func checkOrder(of number: Int) {
         guard !simulation.options.faults.contains(.shares), let job = simulation.ledger.job(number) else { return }
         while claimOrder.wasClaimed.count <= number { claimOrder.wasClaimed.append(false) }
@@ -232,7 +232,7 @@ final class LaneChecks {
     private struct Throttle {
         /// Nothing may be sent to the token before this time, in milliseconds since 1970.
         var until: Int64
-        /// The time at which the lane was informed.
+        /// The time when the lane was informed.
         var since: NIODeadline
         /// True once the lane has sent to the token again, after `until`.
         var wasTried = false
@@ -242,7 +242,7 @@ final class LaneChecks {
 
     /// The reception of a job. A lane that loses its lease may receive a job again while it is still sending it.
     private struct Reception {
-        /// The time at which the lane first received the job.
+        /// The time when the lane first received the job.
         let since: NIODeadline
         /// The names under which the lane has claimed it.
         var holders: [String]
@@ -276,7 +276,7 @@ final class LaneChecks {
     /// Records that the lane has received a job.
     /// - Parameters:
     ///   - holder: the name under which it claimed the job.
-    ///   - claimedAt: the time at which Redis executed the claim, in milliseconds since 1970; `nil` for a job that the
+    ///   - claimedAt: the time when Redis executed the claim, in milliseconds since 1970; `nil` for a job that the
     ///     lane had claimed before.
     func receive(_ body: ByteBuffer, under holder: String, at claimedAt: Int64? = nil) {
         guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }

@@ -14,9 +14,9 @@ final class SimulatedTransport: Transport {
         let token: String
         let isolation: Isolation
         let sentAt: NIODeadline
-        /// The time at which its connection was opened.
+        /// The time when its connection was opened.
         let opened: NIODeadline
-        /// The time at which the lane gives up, unless it has the answer by then.
+        /// The time when the lane gives up, unless it has the answer by then.
         var deadline: NIODeadline
         var isOpen = true
         var gaveUp = false
@@ -43,7 +43,7 @@ final class SimulatedTransport: Transport {
     private var providerToken: String?
     private var requests: [Request] = []
     private var limit = 20
-    /// The time at which the shared connection was opened.
+    /// The time when the shared connection was opened.
     private var opened: NIODeadline
     private var answeredAt = NIODeadline.distantPast
     private var isConnected = true
@@ -248,7 +248,7 @@ final class SimulatedAPNS {
     /// The lanes that have a notification in flight.
     private var inFlight: [Int: SimulatedLane] = [:]
     private var providerTokens: ProviderTokens
-    /// The provider tokens that were verified, with the times at which they were signed.
+    /// The provider tokens that were verified, with the times when they were signed.
     private var verifiedTokens: [String: Int64] = [:]
     /// The provider tokens that the fleet shares or has shared.
     private var fleetTokens: Set<String> = []
@@ -414,7 +414,7 @@ final class SimulatedAPNS {
     func adopt(providerToken: String) { fleetTokens.insert(providerToken) }
 
     /// Checks the provider token of a request.
-    /// - Returns: the time at which it was signed, in seconds since 1970.
+    /// - Returns: the time when it was signed, in seconds since 1970.
     private func verify(_ token: String?, _ lane: SimulatedLane) -> Int64 {
         let now = time.milliseconds / 1000
         guard let token else {

@@ -15,7 +15,7 @@ final class SimulatedRedis {
     private(set) var hasRolledBack = false
     /// The error of every command; `nil` if commands are executed.
     private(set) var refusal: String?
-    /// The time at which it last began or ended to refuse commands.
+    /// The time when it last began or ended to refuse commands.
     private(set) var lastRefusal = NIODeadline.distantPast
     private var isMemoryFull = false
     /// The current time of the scripts' clock, in milliseconds since 1970.
@@ -208,7 +208,7 @@ final class SimulatedSender: RedisSender {
     private var isConnecting = false
     private var pending: [Pending] = []
     private var commandsUntilLoss = 0
-    /// The time at which Redis executed the last command.
+    /// The time when Redis executed the last command.
     private(set) var lastContact = NIODeadline.distantPast
     private var lastArrival = NIODeadline.distantPast
     private var lastAnswer = NIODeadline.distantPast

@@ -37,7 +37,7 @@ final class SimulatedEvent: @unchecked Sendable {
     }
 }
 
-/// The time of a simulation, and all scheduled events. Simultaneous events are executed in the order in which they were
+/// The time of a simulation, and all scheduled events. Simultaneous events are executed in the order they were
 /// scheduled.
 final class SimulatedTime {
     private(set) var now = NIODeadline.uptimeNanoseconds(3_600_000_000_000)
@@ -190,7 +190,7 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
         }
     }
     private(set) var wasStopped = false
-    /// The time at which it last stopped, or continued.
+    /// The time when it last stopped, or continued.
     private(set) var lastStop = NIODeadline.distantPast
     /// True while it executes an event that became due while it was stopped.
     fileprivate(set) var isCatchingUp = false

@@ -10,7 +10,7 @@ import Testing
 /// stays the same.
 @Suite("Scripts with hostile data")
 struct HostileScriptTests {
-    /// Texts on which JSON parsers disagree, and JSON numbers that Lua changes.
+    /// Texts that JSON parsers read differently, and JSON numbers that Lua changes.
     private static let values: [[UInt8]] =
         JSONCase.all.map(\.bytes)
         + [

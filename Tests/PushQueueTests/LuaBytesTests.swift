@@ -12,7 +12,7 @@ struct LuaBytesTests {
     private let queue = QueueScope.queue
     private static let mebibyte = 1 << 20
 
-    /// Jobs of some sizes, in the order in which they are pushed.
+    /// Jobs of some sizes, in the order they are pushed.
     struct Mix: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let sizes: [Int]

@@ -114,7 +114,7 @@ struct RedisClientsTests {
         let cluster = try await RedisCluster(replicas: 1, arguments: ["--cluster-require-full-coverage", "no"])
         let tags = (0..<12).map { "{\($0)}" }
         let owner = try cluster.owner(ofSlot: cluster.slot(of: "{0}"))
-        // The failover takes seconds, in which a load without pauses would occupy both cores.
+        // The failover takes seconds. A load without pauses would occupy both cores until then.
         try await withLoad(cluster, tags: tags, pause: .milliseconds(20)) { load in
             try await load.advance(by: 100)
             let away = try load.pipelines.filter { try cluster.owner(ofSlot: cluster.slot(of: $0.tag)) === owner }

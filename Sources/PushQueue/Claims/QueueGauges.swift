@@ -34,7 +34,7 @@ public struct QueueGauges: Sendable {
     /// All workers share a reading for this time, in milliseconds, because its cost for Redis grows with the number of lanes.
     public static let maximumAge = 9500
 
-    /// Returns the time at which the job at the head was enqueued, in milliseconds since 1970; `nil` if unknown.
+    /// Returns the time when the job at the head was enqueued, in milliseconds since 1970; `nil` if unknown.
     /// - Parameter format: the format of the queue's jobs.
     public func headEnqueuedAt(as format: JobFormat) -> Int64? {
         guard let head else { return nil }

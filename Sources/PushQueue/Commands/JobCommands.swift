@@ -57,7 +57,7 @@ public struct JobCommands: Sendable, Equatable {
         public var since: Int64 = 0
         /// The maximum number of notifications per second.
         public var perSecond: Int?
-        /// The time at which the limit was set, in milliseconds since 1970.
+        /// The time when the limit was set, in milliseconds since 1970.
         public var limitedAt: Int64 = 0
         /// The time of the last change, in milliseconds since 1970.
         public var at: Int64 = 0

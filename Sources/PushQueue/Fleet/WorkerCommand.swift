@@ -1,7 +1,7 @@
 /// An operator's command to a worker's process. It stays in Redis for a while, and each lane of the process reads it
 /// with its next heartbeat.
 ///
-/// All lanes read it repeatedly, on all queues. So it contains the time at which it was given, and a process obeys only
+/// All lanes read it repeatedly, on all queues. So it contains the time when it was given, and a process obeys only
 /// a command that is newer than all earlier ones.
 public struct WorkerCommand: Sendable, Equatable {
     public enum Kind: String, Sendable, CaseIterable {
@@ -17,7 +17,7 @@ public struct WorkerCommand: Sendable, Equatable {
     public static let lifetime = 600_000
 
     public var kind: Kind
-    /// The time at which it was given, in milliseconds since 1970 by Redis' clock.
+    /// The time when it was given, in milliseconds since 1970 by Redis' clock.
     public var at: Int64
 
     public init(_ kind: Kind, at: Int64) {

@@ -53,7 +53,7 @@ public struct WorkerReport: Sendable, Equatable {
         public var pause: String?
         /// The reason why it has no connection.
         public var failure: String?
-        /// The time at which the provider token in use was signed, in milliseconds since 1970.
+        /// The time when the provider token in use was signed, in milliseconds since 1970.
         public var tokenIssuedAt: Int64?
         /// The end of the certificate's validity, in milliseconds since 1970.
         public var certificateExpiresAt: Int64?

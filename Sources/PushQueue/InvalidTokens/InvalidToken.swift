@@ -22,12 +22,12 @@ public struct InvalidToken: Sendable, Equatable {
 
     /// Lower-case hex digits.
     public var token: ByteBuffer
-    /// The time at which it became invalid, in milliseconds since 1970. A time ahead of Redis' clock counts as now.
+    /// The time when it became invalid, in milliseconds since 1970. A time ahead of Redis' clock counts as now.
     public var at: Int64
     public var reason: String
     /// The topic that it is not valid for; `nil` for all.
     public var topic: ByteBuffer?
-    /// The environment in which it is not valid: `production`, `sandbox`, or another server's name; `nil` if unknown.
+    /// The environment where it is not valid: `production`, `sandbox`, or another server's name; `nil` if unknown.
     public var environment: String?
     public var source: Source
     /// False if the topic is not an app's own, but comes from a push type or a job. The token is then kept out of the sets that other

@@ -38,11 +38,11 @@ public struct TokenSets: OptionSet, Sendable, Hashable {
 ///
 /// Any client of Redis may have written them. Unreadable facts count as unknown; the token is invalid nevertheless.
 public struct InvalidTokenDetails: Sendable, Equatable {
-    /// The time at which it became invalid, in milliseconds since 1970.
+    /// The time when it became invalid, in milliseconds since 1970.
     public var at: Int64?
     /// The topic that it is not valid for.
     public var topic: ByteBuffer?
-    /// The environment in which it is not valid.
+    /// The environment where it is not valid.
     public var environment: ByteBuffer?
     public var reason: ByteBuffer?
     /// The source of the report: see ``InvalidToken/Source``.

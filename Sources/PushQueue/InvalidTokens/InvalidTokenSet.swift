@@ -8,7 +8,7 @@ public final class InvalidTokenSet {
     /// A token that is invalid for some topic, with its marks as they are stored.
     public struct Found: Sendable, Equatable {
         public struct Mark: Sendable, Equatable {
-            /// The time at which the token became invalid, in milliseconds since 1970.
+            /// The time when the token became invalid, in milliseconds since 1970.
             public var at: Int64
             /// The day of the marking, counted from 1970.
             public var day: Int64
@@ -42,7 +42,7 @@ public final class InvalidTokenSet {
 
         public var details: [InvalidTokenDetails] { marks.map(\.details) }
 
-        /// Returns the time at which it became invalid for a topic in an environment, in milliseconds since 1970; 0 if the time is not
+        /// Returns the time when it became invalid for a topic in an environment, in milliseconds since 1970; 0 if the time is not
         /// known, `nil` if it is not invalid there.
         public func invalidSince(topic: ByteBuffer?, environment: ByteBuffer) -> Int64? {
             if marks.isEmpty { return sets.contains(.of(environment)) ? 0 : nil }
@@ -197,7 +197,7 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Tests whether Redis accepts writes, with a key in the slot of the shared keys that expires immediately.
+    /// Writes to Redis, to learn if it accepts writes, with a key in the slot of the shared keys that expires immediately.
     ///
     /// Redis refuses writes while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few replicas
     /// (`NOREPLICAS`).

@@ -11,7 +11,7 @@ public struct TokenDivision: Sendable, Equatable, Encodable {
     /// During a change, the number of shards of the incomplete form: the new form while tokens are copied to it, or the old one while it is
     /// deleted.
     public var incomplete: Int?
-    /// The time at which the change began, in milliseconds since 1970.
+    /// The time when the change began, in milliseconds since 1970.
     public var since: Int64?
 
     /// The maximum number of shards. A shard is chosen by a token's first sixteen bits.

@@ -38,7 +38,7 @@ public final class TokenFilter: Sendable {
         now.uptimeNanoseconds < currentUntil.load(ordering: .acquiring)
     }
 
-    /// Extends the time for which it is current.
+    /// Makes it current for longer.
     public func extend(until end: NIODeadline) { currentUntil.store(end.uptimeNanoseconds, ordering: .releasing) }
 
     /// Adds a token. Call it from one thread at a time.

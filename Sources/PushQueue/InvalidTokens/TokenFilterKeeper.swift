@@ -85,7 +85,7 @@ public final class TokenFilterKeeper {
     /// The time of the next question.
     private var due = NIODeadline.distantPast
     private var wantedAt: NIODeadline?
-    /// The time at which the set is read again.
+    /// The time when the set is read again.
     private var wornAt = NIODeadline.distantPast
     private var notBefore = NIODeadline.distantPast
     /// The number of times that the set was read.

@@ -111,7 +111,7 @@ public struct TokenForm {
     public struct Addition: Sendable {
         /// Lower-case hex.
         var token: ByteBuffer
-        /// The time at which it became invalid, in milliseconds since 1970; `nil` for a token without a mark.
+        /// The time when it became invalid, in milliseconds since 1970; `nil` for a token without a mark.
         var at: Int64?
         /// The other facts as JSON; empty for none.
         var facts = ByteBuffer()

@@ -202,7 +202,7 @@ public struct QueueKeys: Sendable {
     public func unique(_ id: ByteBuffer) -> ByteBuffer { name("unique:", id) }
 
     /// STRING: the id of the newest job that `replaces` a key, or the name of its campaign; kept for a day, or until that job
-    /// expires. Producers set it in the transaction in which they push the job.
+    /// expires. Producers set it in the transaction that pushes the job.
     /// - Parameter key: a producer's key. It can hold any bytes, like an id.
     public func newest(_ key: ByteBuffer) -> ByteBuffer { name("newest:", key) }
 
@@ -234,7 +234,7 @@ public struct QueueKeys: Sendable {
     public func campaign(_ name: String) -> String { campaignPrefix + name }
 
     /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with
-    /// the digests of the list and of the job, and the time at which its canary was pushed (`canary_at`); kept for 90
+    /// the digests of the list and of the job, and the time when its canary was pushed (`canary_at`); kept for 90
     /// days.
     public func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
 

@@ -20,7 +20,7 @@ public struct SharedKeys: Sendable {
     /// `removed`, a number.
     public let invalidTokenChanges: String
     /// STRING: the number of shards of the set; missing until it is divided for the first time. While `invalid reshard`
-    /// changes it, two more numbers follow: that of the shards of the incomplete form, and the time at which the change
+    /// changes it, two more numbers follow: that of the shards of the incomplete form, and the time when the change
     /// began, in ms since 1970.
     public let invalidTokenDivision: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.

@@ -27,7 +27,7 @@ public struct DeadLetter: Sendable, Equatable {
     /// ``Settlement/bury(_:as:reason:attempts:members:original:settles:)``.
     /// - Parameters:
     ///   - app: the app that was chosen for the job; `nil` for the app that the job names.
-    ///   - firstSeen: the time at which the job was first seen, in milliseconds since 1970; `nil` for the time in its
+    ///   - firstSeen: the time when the job was first seen, in milliseconds since 1970; `nil` for the time in its
     ///     wrapper.
     ///   - detail: an explanation for operators.
     ///   - status: APNs' status, or the gateway's.

@@ -77,7 +77,7 @@ public struct LatencyCounts: Sendable, Equatable {
 /// A lane's counts for a queue since it last wrote them to Redis, for charts.
 ///
 /// Lanes add up in memory and attach the sums to a settlement about once per second. So a crash loses about a second of history. The sums
-/// belong to the minute in which they are written. If two lanes ended a notification, because the first had lost its lease, it counts twice
+/// belong to the minute when they are written. If two lanes ended a notification, because the first had lost its lease, it counts twice
 /// here, but not in the day's counters.
 public struct MinuteCounts: Sendable, Equatable {
     /// The upper bound in milliseconds of the last bucket of ``answers``: no request waits that long.
@@ -96,7 +96,7 @@ public struct MinuteCounts: Sendable, Equatable {
     public var answers = LatencyCounts(upTo: Self.longestAnswer)
     /// The deliveries of each app and push type, which decide if a failure spends an attempt.
     public var deliveries: [DeliveryGroup: Int] = [:]
-    /// The age of the oldest claimed job in milliseconds; `nil` if no job contains the time at which it was enqueued.
+    /// The age of the oldest claimed job in milliseconds; `nil` if no job contains the time when it was enqueued.
     public var oldest: Int64?
 
     public init() {}

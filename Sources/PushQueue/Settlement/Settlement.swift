@@ -6,7 +6,7 @@ import Redis
 ///
 /// It contains no jobs, but only the additions to them: Redis has their bytes, and wraps or buries them itself.
 public struct Settlement: Sendable {
-    /// The time at which a job is due again.
+    /// The time when a job is due again.
     public enum Due: Sendable, Equatable {
         case after(milliseconds: Int64)
         /// At a time in milliseconds since 1970.

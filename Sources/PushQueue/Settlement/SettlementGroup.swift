@@ -8,7 +8,7 @@ struct SettlementGroup {
     private struct Report {
         /// A result is compared with this number of reports. Not finding its report only costs arguments.
         static let compared = 8
-        /// The size at which a report is complete, in bytes.
+        /// A report that has this many bytes is complete.
         static let maximumSize = 48 << 10
 
         var results: PackedGroup

@@ -37,7 +37,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     private static let pauses = Backoff(first: .seconds(1), longest: .seconds(30), least: 1)
     /// The interval between inquiries while no Sentinel announces anything.
     private static let blindInterval: TimeAmount = .seconds(2)
-    /// The interval at which the Sentinel must answer a ping: one that hangs would announce nothing.
+    /// The Sentinel must answer a ping this often. Without pings, a Sentinel that hangs would only seem to have no news.
     private static let pingInterval: TimeAmount = .seconds(5)
 
     private let master: String

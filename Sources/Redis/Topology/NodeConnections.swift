@@ -11,7 +11,7 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
     let topology: RedisTopology
     let eventLoop: any EventLoop
     let configuration: RedisClientConfiguration
-    /// The time for which an unused connection to a node stays open. While a slot moves, its commands alternate between
+    /// How long an unused connection to a node stays open. While a slot moves, its commands alternate between
     /// two nodes.
     var idleTime: TimeAmount = .seconds(10)
     private var nodes: [SharedConnection] = []
@@ -68,7 +68,7 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
         }
     }
 
-    /// Sends a command to the node to which its key has already moved, ahead of its slot.
+    /// Sends a command to the node that already has its key, although the slot has not moved yet.
     ///
     /// - Parameter completion: called with the result; `nil` if the command was not executed.
     func ask(

@@ -8,7 +8,7 @@ final class ServerDiscovery {
     let slot: Int
     private let nodes: NodeConnections
     var search: ServerDiscoveryState
-    /// Called when another deployment has taken the place of the one that was known.
+    /// Called when another deployment has replaced the known one.
     var onReplacement: (() -> Void)?
 
     /// The next question to the seeds about the deployment.

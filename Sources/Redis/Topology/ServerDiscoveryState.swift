@@ -142,7 +142,7 @@ struct ServerDiscoveryState {
         return nil
     }
 
-    /// Returns true, once, after another deployment has taken the place of the one that was known.
+    /// Returns true, once, after another deployment has replaced the known one.
     mutating func takeReplacement() -> Bool {
         defer { isReplaced = false }
         return isReplaced

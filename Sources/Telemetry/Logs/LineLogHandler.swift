@@ -22,7 +22,7 @@ public final class SharedLogLevel: Sendable {
 public struct LineLogHandler: LogHandler {
     /// The metadata of all its lines.
     public var metadata: Logger.Metadata = [:]
-    /// The source of further metadata, from the context in which a line is written.
+    /// The source of more metadata: it reads the context of the code that logs the line.
     public var metadataProvider: Logger.MetadataProvider?
 
     private let label: String

@@ -36,7 +36,7 @@ public struct Metric: Sendable {
     var unit: String? { ["seconds", "bytes"].first { family.hasSuffix("_\($0)") } }
 }
 
-/// A measured value, with the trace in which it was measured.
+/// A measured value, and the trace that it was measured in.
 public struct Exemplar: Sendable, Equatable {
     public var trace: Span.Context
     public var value: Double

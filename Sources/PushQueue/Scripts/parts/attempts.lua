@@ -12,7 +12,7 @@ local SMALLEST_GROUP = 8
 local SERVER_FREE = 3600000
 -- Without other deliveries, no failure spends an attempt for this time after the first failure, ms.
 local ALL_FREE = 86400000
--- The maximum number of fields of the counters of apps and push types, and the time for which they are kept, ms.
+-- The maximum number of fields of the counters of apps and push types, and how long they are kept, ms.
 local MAX_DELIVERY_FIELDS, DELIVERIES_LIFE = 1000, 2 * 86400000
 
 -- Returns the deliveries and the failed notifications of a group, and the deliveries of its app. `unwritten` are the counts of the campaign

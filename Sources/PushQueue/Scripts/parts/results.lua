@@ -19,7 +19,7 @@ do
     -- The stream has a mark after so many results, or after a part of its limit. The results between two marks are
     -- removed at once.
     local MARK_RESULTS, MARK_PART = 10000, 1 / 32
-    -- The number of marks up to which old results are removed in a call.
+    -- The maximum number of marks of old results that a call removes.
     local OLD_MARKS = 4
 
     -- The arrays of groups for the next entry, their size in bytes, and the number of their results.

@@ -21,7 +21,7 @@ local function define_shares()
     local SORT_STEPS = 5000
     -- The maximum number of keys with a share of their own, and the number of shares that further keys have together.
     local MAX_SHARES, COMMON_SHARES = 1000, 64
-    -- The time in ms for which a queue sorts its jobs after the last one with `fair` or `urgent`.
+    -- A queue sorts its jobs for this time in ms after the last one with `fair` or `urgent`.
     local SHARES_LIFE = 30 * 86400000
     -- The score of urgent jobs, which is before all others.
     local URGENT = -1

@@ -288,7 +288,7 @@ local function list_place(key, head, left)
     end)
 end
 
--- Takes jobs from a place, up to the job at which they reach `space` bytes.
+-- Takes jobs from a place, until they reach `space` bytes.
 local function take(from, space)
     local most = math.min(from.left, limit - kept)
     if most < 1 or space < 1 then
