@@ -12,14 +12,14 @@ public protocol RedisSender: AnyObject {
     /// - Parameters:
     ///   - deadline: the timeout of the answer; `nil` for the sender's default.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
-    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisClient.Completion)
+    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisCommand.Completion)
     /// Calls back when the first attempt to connect has ended; at once if it has.
     func afterFirstAttempt(_ body: @escaping () -> Void)
 }
 
 extension RedisSender {
     /// Sends a command with the sender's default deadline.
-    public func send(_ command: RedisCommand, completion: @escaping RedisClient.Completion) {
+    public func send(_ command: RedisCommand, completion: @escaping RedisCommand.Completion) {
         send(command, deadline: nil, completion: completion)
     }
 
@@ -41,10 +41,6 @@ extension RedisSender {
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
 public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
-    /// The completion of a command: its reply or its error. An error reply is a failure; an error inside an array is
-    /// not.
-    public typealias Completion = (Result<RESPReply, RedisError>) -> Void
-
     public enum State: Sendable, Equatable {
         /// Commands can be sent.
         case ready
@@ -62,6 +58,8 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     private let configuration: RedisClientConfiguration
     private let discovery: ServerDiscovery
+    private let masterWatch: MasterWatch?
+    private var isWatchingMaster = false
     private let nodes: NodeConnections
     private let ownsNodes: Bool
     /// The server for new commands, or the commands that wait for one.
@@ -74,26 +72,29 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// - Parameters:
     ///   - key: any key of the slot to serve, if the topology is a Cluster. Commands with keys of other slots fail with
     ///     `MOVED`.
+    ///   - masterWatch: announces a new master; `nil` for a separate watch. The clients of a process should share one, because each watch
+    ///     holds a connection to a Sentinel.
     ///   - random: the source of jitter, from 0 to 1.
     public convenience init(
         topology: RedisTopology, key: String = "", eventLoop: any EventLoop,
-        configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger,
-        random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
+        configuration: RedisClientConfiguration = RedisClientConfiguration(), masterWatch: MasterWatch? = nil,
+        logger: Logger, random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
     ) {
         self.init(
-            topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, sharing: nil,
-            logger: logger, random: random)
+            topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, masterWatch: masterWatch,
+            sharing: nil, logger: logger, random: random)
     }
 
     /// - Parameter nodes: connections shared with other clients; `nil` for separate ones.
     init(
         topology: RedisTopology, key: String, eventLoop: any EventLoop, configuration: RedisClientConfiguration,
-        sharing nodes: NodeConnections?, logger: Logger,
+        masterWatch: MasterWatch?, sharing nodes: NodeConnections?, logger: Logger,
         random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
     ) {
         self.topology = topology
         self.eventLoop = eventLoop
         self.configuration = configuration
+        self.masterWatch = masterWatch ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
         self.random = random
         let log = RedisClientLog(logger: logger, topology: topology)
         attempts = ConnectAttempts(
@@ -135,7 +136,9 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     ///   - deadline: the timeout of this answer, after which the connection is closed; overrides the configured
     ///     `commandTimeout`. For a blocking command, use its own timeout plus some slack.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
-    public func send(_ command: RedisCommand, deadline: TimeAmount? = nil, completion: @escaping Completion) {
+    public func send(
+        _ command: RedisCommand, deadline: TimeAmount? = nil, completion: @escaping RedisCommand.Completion
+    ) {
         eventLoop.preconditionInEventLoop()
         let timeout = deadline ?? configuration.commandTimeout
         let request = RedisRequest(
@@ -190,6 +193,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
             let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
             self.attempts.close(because: error)
             self.discovery.stop()
+            self.masterWatch?.remove(ObjectIdentifier(self))
             let (links, kept) = self.route.close()
             self.onStateChange?(.closed)
             self.onStateChange = nil
@@ -349,11 +353,11 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     /// Follows the announcements of the Sentinels, because an old master does not know of a failover and would not report it.
     private func watchMaster() {
-        guard case .sentinel = topology else { return }
-        discovery.listen(
-            to: configuration.masterWatch
-                ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
-        ) { isNew in
+        guard let masterWatch, !isWatchingMaster else { return }
+        isWatchingMaster = true
+        masterWatch.add(ObjectIdentifier(self), of: discovery.search.deployment, on: eventLoop) { location in
+            let isNew = self.discovery.search.announced != location
+            self.discovery.search.announced = location
             // A client that waits before its next attempt can connect at once.
             if isNew, self.route.server == nil, self.attempts.endWait() { self.connect() }
             self.followMaster()

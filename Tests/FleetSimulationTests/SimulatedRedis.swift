@@ -187,13 +187,13 @@ final class SimulatedWait {
 final class SimulatedSender: RedisSender {
     private final class Pending {
         let command: RedisCommand
-        let completion: RedisClient.Completion
+        let completion: RedisCommand.Completion
         var isExecuted = false
         /// True once the connection is lost, so that no answer will arrive.
         var isLost = false
         var isNeverExecuted = false
 
-        init(_ command: RedisCommand, _ completion: @escaping RedisClient.Completion) {
+        init(_ command: RedisCommand, _ completion: @escaping RedisCommand.Completion) {
             (self.command, self.completion) = (command, completion)
         }
     }
@@ -224,7 +224,7 @@ final class SimulatedSender: RedisSender {
 
     private static let lost = RedisError.connectionLost(address: "simulation", sent: true, reason: "lost")
 
-    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisClient.Completion) {
+    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisCommand.Completion) {
         guard isReady else {
             return completion(.failure(.notConnected(address: "simulation", reason: "no connection")))
         }

@@ -506,7 +506,7 @@ private final class MortalSender: RedisSender, @unchecked Sendable {
     var eventLoop: any EventLoop { client.eventLoop }
     var isReady: Bool { client.isReady }
 
-    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisClient.Completion) {
+    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisCommand.Completion) {
         guard left > 0 else { return completion(.failure(.notConnected(address: "here", reason: "it is dead"))) }
         left -= 1
         client.send(command, deadline: deadline, completion: completion)

@@ -41,7 +41,7 @@ final class LuaMeter: RedisSender, Sendable {
     var eventLoop: any EventLoop { client.eventLoop }
     var isReady: Bool { client.isReady }
 
-    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisClient.Completion) {
+    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisCommand.Completion) {
         client.send(metered(command), deadline: deadline, completion: completion)
     }
 

@@ -162,7 +162,7 @@ private final class AbsentRedis: RedisSender {
     let isReady = false
     private(set) var count = 0
 
-    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisClient.Completion) {
+    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisCommand.Completion) {
         count += 1
         completion(.failure(.notConnected(address: "nowhere", reason: "it is absent")))
     }

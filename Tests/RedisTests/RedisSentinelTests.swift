@@ -87,11 +87,11 @@ struct RedisSentinelTests {
         var configuration = RedisClientConfiguration()
         // Without announcements, the clients would not learn of the failover.
         configuration.refreshInterval = .hours(1)
-        configuration.masterWatch = MasterWatch(topology, eventLoop: group.next(), configuration: configuration)
+        let watch = MasterWatch(topology, eventLoop: group.next(), configuration: configuration)
         let clients = (0..<20).map { _ in
             RedisClient(
                 topology: topology, key: "", eventLoop: group.next(), configuration: configuration,
-                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+                masterWatch: watch, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
         }
         func listeners() throws -> Int { try set.sentinels.reduce(0) { try $0 + self.listeners(to: $1) } }
         for client in clients { client.start() }
@@ -208,8 +208,7 @@ struct RedisSentinelTests {
         configuration.refreshInterval = .hours(1)
         let watch = try #require(
             MasterWatch(RedisTopology(url: set.url), eventLoop: group.next(), configuration: configuration))
-        configuration.masterWatch = watch
-        try await withClient(set.url, configuration) { client in
+        try await withClient(set.url, configuration, masterWatch: watch) { client in
             try await eventually("it reports that") { watch.failure != nil }
             #expect(watch.failure?.contains("NOPERM") == true, "\(watch.failure ?? "")")
             func refusals() throws -> Int {

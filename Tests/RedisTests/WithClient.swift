@@ -8,7 +8,7 @@ import TestSupport
 /// Runs a body with a started client on a separate event loop, and closes the client afterwards.
 func withClient(
     _ url: String, _ configuration: RedisClientConfiguration = RedisClientConfiguration(),
-    key: String = "",
+    key: String = "", masterWatch: MasterWatch? = nil,
     logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }), waiting: Bool = true,
     prepare: @Sendable (RedisClient) -> Void = { _ in },
     _ body: (RedisClient) async throws -> Void
@@ -16,7 +16,7 @@ func withClient(
     let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     let client = RedisClient(
         topology: try RedisTopology(url: url), key: key, eventLoop: group.next(), configuration: configuration,
-        logger: logger)
+        masterWatch: masterWatch, logger: logger)
     prepare(client)
     client.start()
     let result: Result<Void, any Error>

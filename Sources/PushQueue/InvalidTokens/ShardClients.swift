@@ -50,7 +50,7 @@ public final class ShardClients {
         client.afterFirstAttempt { attempt() }
     }
 
-    public func send(_ command: RedisCommand, for key: String, completion: @escaping RedisClient.Completion) {
+    public func send(_ command: RedisCommand, for key: String, completion: @escaping RedisCommand.Completion) {
         let client = client(key)
         client.afterFirstAttempt { client.send(command, completion: completion) }
     }

@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import PushQueue
+import Redis
 import Telemetry
 
 enum LaneState {
@@ -63,6 +64,8 @@ final class LaneContext {
     let spans: SpanQueue?
     /// The filter of invalid tokens of the process.
     let tokenFilters: TokenFilterSlot
+    /// Announces a new master to all Redis clients of the process; `nil` without Sentinels.
+    let masterWatch: MasterWatch?
     let jobs = Table<JobID, ActiveJob>()
     /// The scopes of the lane: its apps, campaigns, credentials and endpoints.
     let scopes: ScopeRegister
@@ -85,7 +88,8 @@ final class LaneContext {
     init(
         configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger, issues: IssueLog,
         metrics: LaneMetrics, spans: SpanQueue? = nil, tokenFilters: TokenFilterSlot = TokenFilterSlot(),
-        scopes: ScopeRegister = ScopeRegister(), generator: any RandomNumberGenerator = SystemRandomNumberGenerator(),
+        masterWatch: MasterWatch? = nil, scopes: ScopeRegister = ScopeRegister(),
+        generator: any RandomNumberGenerator = SystemRandomNumberGenerator(),
         wallClock: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
@@ -96,6 +100,7 @@ final class LaneContext {
         self.metrics = metrics
         self.spans = spans
         self.tokenFilters = tokenFilters
+        self.masterWatch = masterWatch
         self.scopes = scopes
         metrics.clock = { eventLoop.now }
         self.generator = generator

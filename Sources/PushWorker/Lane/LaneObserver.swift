@@ -137,7 +137,7 @@ final class LaneObserver {
         report.commands = queue.commands.version
         report.cancelledInFlight = queue.cancelledInFlight
         report.rate = recentRate.update(report.delivered, now: now)
-        report.failoverWatch = context.configuration.redisClient.masterWatch?.failure
+        report.failoverWatch = context.masterWatch?.failure
         report.refusedReload = context.issues.refusedReload.withLockedValue { $0 }
         report.redis =
             switch context.configuration.redis {

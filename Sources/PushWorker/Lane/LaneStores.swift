@@ -29,7 +29,7 @@ final class RedisLaneStores: LaneStores {
         redis.clientName = "apns-worker:\(configuration.workerName):\(context.index)"
         clients = RedisClients(
             topology: configuration.redis, eventLoop: context.eventLoop, configuration: redis,
-            logger: Self.quiet(context.logger))
+            masterWatch: context.masterWatch, logger: Self.quiet(context.logger))
         shared = clients.prepareClient(for: configuration.sharedKeys.invalidTokens)
         let clients = clients
         fleet = FleetStore(
@@ -61,7 +61,7 @@ final class RedisLaneStores: LaneStores {
         redis.clientName = "apns-worker:\(context.configuration.workerName):wait:\(keys.queue)"
         return RedisClient(
             topology: context.configuration.redis, key: keys.jobs, eventLoop: context.eventLoop, configuration: redis,
-            logger: Self.quiet(context.logger))
+            masterWatch: context.masterWatch, logger: Self.quiet(context.logger))
     }
 
     func start(_ consumers: [QueueConsumer]) {

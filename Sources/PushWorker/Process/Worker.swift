@@ -46,10 +46,9 @@ package final class Worker: Service, LoopBound {
         configuration: WorkerConfiguration, logger: Logger, isMeasured: Bool = false, version: String = "",
         spans: SpanQueue? = nil, wallClock: @escaping @Sendable () -> Int64
     ) {
-        var configuration = configuration
         var redis = configuration.redisClient
         redis.clientName = "apns-worker:\(configuration.workerName):sentinel"
-        configuration.redisClient.masterWatch = MasterWatch(
+        let masterWatch = MasterWatch(
             configuration.redis, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), configuration: redis,
             logger: logger)
         current = NIOLockedValueBox(configuration)
@@ -69,7 +68,7 @@ package final class Worker: Service, LoopBound {
                 configuration: configuration, index: index, eventLoop: group.next(), logger: logger, issues: issues,
                 metrics: LaneMetrics(
                     apps: configuration.apps.count, queues: configuration.queues.count, measuresTimes: isMeasured),
-                spans: spans, tokenFilters: tokenFilters, wallClock: wallClock)
+                spans: spans, tokenFilters: tokenFilters, masterWatch: masterWatch, wallClock: wallClock)
             let stores = RedisLaneStores(context)
             if index == 0 { queueClients = configuration.queues.map { (stores.client(of: $0.keys), $0.keys) } }
             return Lane(context, of: count, stores: stores)

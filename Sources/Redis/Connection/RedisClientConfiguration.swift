@@ -19,9 +19,6 @@ public struct RedisClientConfiguration: Sendable {
     public var refreshInterval: TimeAmount = .seconds(30)
     /// The time between questions to a Sentinel or Cluster node for the other ones, with a jitter of a fifth.
     public var seedInterval: TimeAmount = .minutes(5)
-    /// The source of announcements of a new master; `nil` for a separate ``MasterWatch``. The clients of a process
-    /// should share one, because each holds a connection to a Sentinel.
-    public var masterWatch: MasterWatch?
     /// The name in `CLIENT LIST`; invalid characters become `-`.
     public var clientName: String?
     /// TLS for `rediss` URLs; other URLs ignore it. `nil` verifies servers with the system's authorities.

@@ -4,6 +4,9 @@ import NIOCore
 ///
 /// Its descriptions show only the command's name and sizes: arguments are payloads, and those of `AUTH` a password.
 public struct RedisCommand: Sendable {
+    /// Gets the reply or the error of a command. An error reply is a failure; an error inside an array is not.
+    public typealias Completion = (Result<RESPReply, RedisError>) -> Void
+
     /// The maximum size of all arguments of one command: Redis' default `proto-max-bulk-len` is 512 MiB.
     static let maximumSize = 512 * 1024 * 1024
 

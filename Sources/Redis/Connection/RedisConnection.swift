@@ -43,7 +43,7 @@ final class RedisConnection: LoopBound, @unchecked Sendable {
     /// - Parameters:
     ///   - timeout: the timeout of the answer, after which the connection is closed; `nil` for none.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
-    func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping RedisClient.Completion) {
+    func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping RedisCommand.Completion) {
         eventLoop.preconditionInEventLoop()
         if let ended {
             completion(.failure(.notConnected(address: address, reason: reason(of: ended))))
@@ -180,7 +180,7 @@ struct PendingCommands {
         /// The time limit of the command; `nil` for none.
         let timeout: TimeAmount?
         let deadline: NIODeadline
-        let completion: RedisClient.Completion
+        let completion: RedisCommand.Completion
     }
 
     private var entries = CircularBuffer<Entry>()
@@ -191,7 +191,7 @@ struct PendingCommands {
 
     /// - Returns: the deadline of the answer.
     mutating func append(
-        timeout: TimeAmount?, now: NIODeadline, completion: @escaping RedisClient.Completion
+        timeout: TimeAmount?, now: NIODeadline, completion: @escaping RedisCommand.Completion
     ) -> NIODeadline {
         let deadline = timeout.map { now + $0 } ?? .distantFuture
         entries.append(Entry(timeout: timeout, deadline: deadline, completion: completion))

@@ -56,7 +56,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     /// The reason why changes of the master are not announced now; `nil` if they are. Can be read from any thread.
     public var failure: String? { lastFailure.withLockedValue { $0 } }
 
-    /// Creates a watch. It does nothing while no client uses it. See ``RedisClientConfiguration/masterWatch``.
+    /// Creates a watch. It does nothing while no client uses it.
     /// - Parameter logger: gets a line when the watch fails, and when it works again.
     /// - Returns: `nil` unless the topology has Sentinels.
     public init?(

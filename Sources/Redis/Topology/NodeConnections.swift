@@ -15,7 +15,7 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
     /// two nodes.
     var idleTime: TimeAmount = .seconds(10)
     private var nodes: [SharedConnection] = []
-    private var inquiries: [RedisLocation: [RedisClient.Completion]] = [:]
+    private var inquiries: [RedisLocation: [RedisCommand.Completion]] = [:]
     private var connector: RedisConnector?
     private var isClosed = false
 
@@ -47,7 +47,7 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
 
     /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a separate connection: a search because of a problem must not
     /// block or end working connections. Concurrent requests to the same node get the same answer.
-    func slots(by node: RedisLocation, completion: @escaping RedisClient.Completion) {
+    func slots(by node: RedisLocation, completion: @escaping RedisCommand.Completion) {
         guard inquiries[node] == nil else {
             inquiries[node]?.append(completion)
             return

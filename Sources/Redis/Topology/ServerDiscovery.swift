@@ -13,7 +13,6 @@ final class ServerDiscovery {
 
     /// The next question to the seeds about the deployment.
     private var nextCheck: Scheduled<Void>?
-    private var masterWatch: MasterWatch?
 
     init(_ nodes: NodeConnections, slot: Int) {
         self.nodes = nodes
@@ -84,28 +83,8 @@ final class ServerDiscovery {
         }
     }
 
-    /// Listens to announcements of the master. Only the first call has an effect.
-    /// - Parameter onMaster: called on the event loop after each announcement, with true if it is of another server
-    ///   than the last one.
-    func listen(
-        to watch: @autoclosure () -> MasterWatch?, onMaster: @escaping @Sendable (_ isNew: Bool) -> Void
-    ) {
-        guard masterWatch == nil, let watch = watch() else { return }
-        masterWatch = watch
-        let discovery = NIOLoopBound(self, eventLoop: nodes.eventLoop)
-        watch.add(ObjectIdentifier(self), of: search.deployment, on: nodes.eventLoop) { location in
-            let isNew = discovery.value.search.announced != location
-            discovery.value.search.announced = location
-            onMaster(isNew)
-        }
-    }
-
-    /// Stops checking and listening.
-    func stop() {
-        nextCheck?.cancel()
-        masterWatch?.remove(ObjectIdentifier(self))
-        masterWatch = nil
-    }
+    /// Ends ``keepChecking(random:while:)``.
+    func stop() { nextCheck?.cancel() }
 
     private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {
         switch step {

@@ -14,17 +14,21 @@ public final class RedisClients: LoopBound, @unchecked Sendable {
     public var onStateChange: ((RedisClient, RedisClient.State) -> Void)?
 
     private let configuration: RedisClientConfiguration
+    private let masterWatch: MasterWatch?
     private let logger: Logger
     private let nodes: NodeConnections?
     private var clients: [Int: RedisClient] = [:]
 
+    /// - Parameter masterWatch: announces a new master; `nil` for a separate watch.
     public init(
         topology: RedisTopology, eventLoop: any EventLoop,
-        configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger
+        configuration: RedisClientConfiguration = RedisClientConfiguration(), masterWatch: MasterWatch? = nil,
+        logger: Logger
     ) {
         self.topology = topology
         self.eventLoop = eventLoop
         self.configuration = configuration
+        self.masterWatch = masterWatch
         self.logger = logger
         nodes =
             topology.isCluster
@@ -45,8 +49,8 @@ public final class RedisClients: LoopBound, @unchecked Sendable {
         let slot = topology.isCluster ? RedisHashSlot.of(key) : 0
         if let client = clients[slot] { return client }
         let client = RedisClient(
-            topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, sharing: nodes,
-            logger: logger)
+            topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, masterWatch: masterWatch,
+            sharing: nodes, logger: logger)
         clients[slot] = client
         client.onStateChange = { [weak self, weak client] state in
             if let self, let client { self.onStateChange?(client, state) }
