@@ -2,6 +2,16 @@ import Glibc
 import PrintableText
 import PushJob
 
+/// The place of the device tokens in a list.
+package enum TokenListFormat: Equatable, Sendable {
+    case lines
+    /// A column of a table with a header (RFC 4180), by its name. The fields are separated by commas or, if the header
+    /// has none, by semicolons or tabs.
+    case column(String)
+    /// Each line is a JSON object, and this member of it is a token.
+    case member(String)
+}
+
 /// Splits a list into its entries, piece by piece. Has no I/O.
 struct ListParser {
     enum Entry {

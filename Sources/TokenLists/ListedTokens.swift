@@ -74,21 +74,3 @@ package final class ListedTokens {
 
     private static func value(_ digit: UInt8) -> UInt8 { digit < 0x40 ? digit & 0x0F : digit & 0x0F &+ 9 }
 }
-
-/// The place of the device tokens in a list.
-package enum TokenListFormat: Equatable, Sendable {
-    case lines
-    /// A column of a table with a header (RFC 4180), by its name. The fields are separated by commas or, if the header
-    /// has none, by semicolons or tabs.
-    case column(String)
-    /// Each line is a JSON object, and this member of it is a token.
-    case member(String)
-}
-
-/// The reason why a list of device tokens cannot be used.
-package struct TokenListFailure: Error, CustomStringConvertible {
-    /// A sentence about the list, such as `it cannot be read: …`.
-    package let description: String
-
-    package init(_ description: String) { self.description = description }
-}

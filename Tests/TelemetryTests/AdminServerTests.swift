@@ -10,7 +10,7 @@ import Testing
 @Suite("The admin port")
 struct AdminServerTests {
     private static func sources(
-        metrics: MetricsPage = MetricsPage(), readiness: Probe = Probe("ready", isGood: true)
+        metrics: MetricsPage = MetricsPage(created: 0), readiness: Probe = Probe("ready", isGood: true)
     ) -> AdminServer.Sources {
         .init(metrics: { metrics }, health: { Probe("alive", isGood: true) }, readiness: { readiness })
     }
@@ -117,7 +117,7 @@ struct AdminServerTests {
 
     @Test("many concurrent requests are all answered")
     func many() async throws {
-        var page = MetricsPage()
+        var page = MetricsPage(created: 0)
         for number in 0..<5000 { page.set(Metric("a_total", .counter, ["l"], "A."), by: ["\(number)"], 1) }
         let size = page.text().utf8.count
         try await Self.with(Self.sources(metrics: page)) { [size] address in

@@ -13,7 +13,7 @@ struct MetricsPageTests {
     @Test("a counter, a gauge and a histogram are written exactly in the format")
     func written() {
         let jobs = Metric("jobs_total", .counter, ["queue", "app"], "Jobs.")
-        var page = MetricsPage()
+        var page = MetricsPage(created: 0)
         page.set(Self.gauge, 2.5)
         page.set(jobs, by: ["b", "a"], 3)
         page.set(jobs, by: ["a", "z"], 1)
@@ -49,7 +49,7 @@ struct MetricsPageTests {
     @Test("labels and help texts of any content can be read back")
     func hostile() throws {
         let value = "quote \" back \\ line \n brace } comma , é \u{1F600} \\n"
-        var page = MetricsPage()
+        var page = MetricsPage(created: 0)
         page.set(Metric("a_b", .gauge, ["l"], "back\\slash\nand line"), by: [value], 1)
         let read = try Exposition(page.text())
         #expect(read.value("a_b", ["l": value]) == 1)
@@ -63,14 +63,14 @@ struct MetricsPageTests {
             Double.leastNonzeroMagnitude,
         ])
     func numbers(_ value: Double) throws {
-        var page = MetricsPage()
+        var page = MetricsPage(created: 0)
         page.set(Self.gauge, value)
         #expect(try Exposition(page.text()).value("g") == value)
     }
 
     @Test("a gauge that is not a number is NaN, and large counts are written to the last digit")
     func extremes() {
-        var page = MetricsPage()
+        var page = MetricsPage(created: 0)
         page.set(Self.gauge, .nan)
         page.set(Self.counter, by: ["a"], 9_007_199_254_740_993)
         #expect(page.text().contains("\ng NaN\n") && page.text().contains("} 9007199254740993\n"))
@@ -79,7 +79,7 @@ struct MetricsPageTests {
     @Test("a gauge that is not set for a page is absent; counters and histograms remain")
     func gauges() throws {
         let other = Metric("other", .gauge, ["l"], "Other.")
-        var page = MetricsPage(maximumSeries: 3)
+        var page = MetricsPage(maximumSeries: 3, created: 0)
         for round in 1...5 {
             page.begin()
             page.set(other, by: ["\(round)"], round)
@@ -97,7 +97,7 @@ struct MetricsPageTests {
 
     @Test("beyond the limit new series are omitted and counted; existing ones continue")
     func limit() throws {
-        var page = MetricsPage(maximumSeries: 2)
+        var page = MetricsPage(maximumSeries: 2, created: 0)
         for round in 1...2 {
             page.begin()
             for label in round == 1 ? ["m", "n", "o", "p"] : ["a", "b", "c", "m", "n"] {
@@ -115,7 +115,7 @@ struct MetricsPageTests {
 
     @Test("Prometheus' own tool accepts the page")
     func promtool() async throws {
-        var page = MetricsPage()
+        var page = MetricsPage(created: 0)
         page.set(Metric("jobs_total", .counter, ["queue"], "Jobs with \\ and \n in it."), by: ["a\"\\\n{}"], 1)
         page.set(Self.histogram, by: ["a"], .init(counts: [1, 0, 0], sum: 0.2))
         ProcessMetrics.measure(on: &page)
@@ -166,7 +166,7 @@ struct MetricsPageTests {
     @Test("the process's own metrics have plausible values, and the processor time grows")
     func process() throws {
         func measured() throws -> Exposition {
-            var page = MetricsPage()
+            var page = MetricsPage(created: 0)
             ProcessMetrics.measure(on: &page)
             return try Exposition(page.text())
         }

@@ -16,7 +16,7 @@ actor MetricsCollector {
     private let leaseLength: Int
     private let wallClock: @Sendable () -> Int64
     private let logger: Logger
-    private var page = MetricsPage()
+    private var page = MetricsPage(created: ProcessMetrics.started)
     private var reports: [Int: LaneReport] = [:]
     private var collection: Task<Void, Never>?
     private var isFinished = false

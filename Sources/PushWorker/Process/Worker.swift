@@ -286,7 +286,7 @@ package final class Worker: Service, LoopBound {
 
     /// Returns the counts and states of the lanes for a scrape. Nothing is done for metrics between scrapes.
     package func metrics(lostLogLines: Int = 0) async -> MetricsPage {
-        var page = await collector?.collect() ?? MetricsPage()
+        var page = await collector?.collect() ?? MetricsPage(created: ProcessMetrics.started)
         page.set(WorkerMetric.lostLogLines, lostLogLines)
         for (event, count) in issues.counts { page.set(WorkerMetric.problems, by: [event], count) }
         if let spans { page.set(WorkerMetric.droppedSpans, spans.dropped) }

@@ -1,5 +1,3 @@
-import Glibc
-
 /// The metrics of a process: the answer to a scrape.
 ///
 /// Between scrapes, counters and histograms keep their values, but gauges must be set for each scrape. The number of series is limited,
@@ -70,13 +68,10 @@ public struct MetricsPage: Sendable {
     /// - Parameters:
     ///   - maximumSeries: the maximum number of series with labels; the number of others is fixed.
     ///   - created: the start of the counters, in seconds since 1970.
-    public init(maximumSeries: Int = Self.maximumSeries, created: Double = Self.started) {
+    public init(maximumSeries: Int = Self.maximumSeries, created: Double) {
         maximum = maximumSeries
         self.created = created
     }
-
-    /// The start of this process, in seconds since 1970, to a millisecond.
-    public static let started = ((ProcessMetrics.start ?? Double(time(nil))) * 1000).rounded() / 1000
 
     /// Begins the next page. A gauge that is not set for it is left out, because an old value would look current.
     public mutating func begin() {

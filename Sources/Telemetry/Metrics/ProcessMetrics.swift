@@ -33,11 +33,14 @@ public enum ProcessMetrics {
         set(maximumFiles, DescriptorLimit.current.map(Double.init))
     }
 
-    /// The start of the process in seconds since 1970.
-    public static let start: Double? = {
+    /// The start of the process in seconds since 1970; `nil` if it is unknown.
+    private static let start: Double? = {
         let fields = statusFields
         return fields.count > 19 ? startTime(ticks: fields[19]) : nil
     }()
+
+    /// The start of the process in seconds since 1970, to a millisecond; now if it is unknown.
+    public static let started = ((start ?? Double(time(nil))) * 1000).rounded() / 1000
 
     /// The numbers in `/proc/self/stat`, from field 3 on.
     private static var statusFields: [Double?] {
