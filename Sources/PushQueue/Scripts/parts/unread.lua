@@ -2,19 +2,17 @@
 -- Needs: counters minutes wrapper dead-letters results campaigns
 
 -- Makes such jobs dead letters, with their results, and counts them. A guard applies with the next settlement. Returns the number of
--- dead letters that were evicted.
---   keys     dead, dead_bytes, stats, minutes, campaigns, campaign_prefix, results
---   limits   of the results that are kept (0 for none), and of dead letters, see trim_dead
+-- dead letters that were evicted. Uses the script's variables `now` and, with the names that claim.lua gives them, its keys and limits.
 --   letters  { claim, reason, details, members of the wrapper, original, campaign or nil, notifications }; `details` are JSON members
-local function bury_unread(keys, now, letters, limits)
+local function bury_unread(letters)
     if #letters == 0 then
         return 0
     end
     local all, by_reason, by_campaign = 0, {}, {}
     for _, letter in ipairs(letters) do
         local claim, reason, details, members, original, campaign, number = unpack(letter, 1, 7)
-        bury(keys.dead, keys.dead_bytes, now, claim, reason, ',"attempts":0,' .. details .. (carried(members)), original)
-        add_dead_results(keys.results, tonumber(limits.results), members, reason)
+        bury(dead, dead_bytes, now, claim, reason, ',"attempts":0,' .. details .. (carried(members)), original)
+        add_dead_results(results, tonumber(max_results), members, reason)
         all = all + number
         by_reason[reason] = (by_reason[reason] or 0) + number
         if campaign then
@@ -25,14 +23,16 @@ local function bury_unread(keys, now, letters, limits)
         end
     end
     for name, counts in pairs(by_campaign) do
-        add_to_campaign(keys.campaigns, keys.campaign_prefix, now, name, counts, keys.results, limits.results)
+        add_to_campaign(campaigns, campaign_prefix, now, name, counts, results, max_results)
     end
     -- The entry about a finished campaign is kept with any setting.
-    write_results(keys.results, tonumber(limits.results) == 0 and UNLIMITED_RESULTS or limits.results)
-    count(keys.stats, now, 'dead', all)
+    write_results(results, tonumber(max_results) == 0 and UNLIMITED_RESULTS or max_results)
+    count(stats, now, 'dead', all)
     for reason, number in pairs(by_reason) do
-        count(keys.stats, now, 'dead:' .. reason, number)
+        count(stats, now, 'dead:' .. reason, number)
     end
-    add_to_minute(keys.minutes, now, { 'dead', all })
-    return trim_dead(keys.dead, keys.dead_bytes, keys.stats, now, limits)
+    add_to_minute(minutes, now, { 'dead', all })
+    return trim_dead(dead, dead_bytes, stats, now, {
+        count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes),
+    })
 end

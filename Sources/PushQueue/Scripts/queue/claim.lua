@@ -422,12 +422,7 @@ local function end_too_large(bodies)
         count(stats, now, 'deferred:JobTooLarge', deferred)
         add_to_minute(minutes, now, { 'deferred:JobTooLarge', deferred })
     end
-    reply[5] = bury_unread({
-        dead = dead, dead_bytes = dead_bytes, stats = stats, minutes = minutes, campaigns = campaigns,
-        campaign_prefix = campaign_prefix, results = results,
-    }, now, letters, {
-        results = max_results, count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes),
-    })
+    reply[5] = bury_unread(letters)
 end
 
 -- Formatting a number is expensive, so only every tenth is formatted.

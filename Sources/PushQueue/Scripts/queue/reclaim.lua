@@ -93,12 +93,7 @@ end
 -- Most lanes leave no such jobs, and each definition takes time.
 local function bury_letters()
     -- Needs: unread
-    return bury_unread({
-        dead = dead, dead_bytes = dead_bytes, stats = stats, minutes = minutes, campaigns = campaigns,
-        campaign_prefix = campaign_prefix, results = results,
-    }, now, letters, {
-        results = max_results, count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes),
-    })
+    return bury_unread(letters)
 end
 
 give_back(jobs, head_end, failed, now, bodies)
