@@ -72,39 +72,3 @@ public struct NewestJob: Sendable {
         return false
     }
 }
-
-extension QueueConnection {
-    /// Makes the jobs with `send_at` the newest of their keys, and then reads the keys of all jobs.
-    /// - Parameter completion: gets the value of each job's key; `nil` for a key that does not exist.
-    public func newest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
-        let due = jobs.filter(\.isAnnounced)
-        guard !due.isEmpty else { return readNewest(of: jobs, completion: completion) }
-        scripts.run(
-            .announceNewest, [keys.claimed(worker)],
-            then: due.flatMap { [keys.announced($0.id), keys.newest($0.key)] },
-            expecting: due.count * 4 + 8,
-            arguments: { command in
-                for job in due {
-                    command.append(job.id)
-                    command.append(Int(job.life))
-                }
-            },
-            completion: { [self] (result: Result<Int, QueueFailure>) in
-                switch result {
-                case .success: readNewest(of: jobs, completion: completion)
-                case .failure(let failure): completion(.failure(failure))
-                }
-            }, reading: { $0.number() })
-    }
-
-    private func readNewest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
-        client.send(NewestJob.reading(jobs, keys)) { result in
-            completion(
-                result.mapError(QueueFailure.redis).flatMap { reply in
-                    let values = reply.root.children.map(\.bytes)
-                    return values.count == jobs.count
-                        ? .success(values) : .failure(.unexpectedReply("MGET: \(values.count) of \(jobs.count)"))
-                })
-        }
-    }
-}

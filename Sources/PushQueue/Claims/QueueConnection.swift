@@ -44,12 +44,12 @@ public final class QueueConnection {
     /// True if the set of invalid tokens is on the queue's server, and fails over with it.
     public let holdsInvalidTokens: Bool
 
-    let client: any RedisSender
+    private let client: any RedisSender
     /// The client for blocking waits, which delay later commands. Only one lane of a worker has it.
     private let waiter: RedisClient?
     private let limits: QueueLimits
     private let random: () -> UInt32
-    let scripts: ScriptRunner
+    private let scripts: ScriptRunner
 
     /// - Parameters:
     ///   - client: a client for commands that do not block.
@@ -269,6 +269,42 @@ public final class QueueConnection {
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }
         client.send(command) { completion($0.mapError(QueueFailure.redis).map { $0.root.children.map(\.bytes) }) }
+    }
+
+    // MARK: Jobs that replace others
+
+    /// Makes the jobs with `send_at` the newest of their keys, and then reads the keys of all jobs.
+    /// - Parameter completion: gets the value of each job's key; `nil` for a key that does not exist.
+    public func newest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
+        let due = jobs.filter(\.isAnnounced)
+        guard !due.isEmpty else { return readNewest(of: jobs, completion: completion) }
+        scripts.run(
+            .announceNewest, [keys.claimed(worker)],
+            then: due.flatMap { [keys.announced($0.id), keys.newest($0.key)] },
+            expecting: due.count * 4 + 8,
+            arguments: { command in
+                for job in due {
+                    command.append(job.id)
+                    command.append(Int(job.life))
+                }
+            },
+            completion: { [self] (result: Result<Int, QueueFailure>) in
+                switch result {
+                case .success: readNewest(of: jobs, completion: completion)
+                case .failure(let failure): completion(.failure(failure))
+                }
+            }, reading: { $0.number() })
+    }
+
+    private func readNewest(of jobs: [NewestJob], completion: @escaping Completion<[ByteBuffer?]>) {
+        client.send(NewestJob.reading(jobs, keys)) { result in
+            completion(
+                result.mapError(QueueFailure.redis).flatMap { reply in
+                    let values = reply.root.children.map(\.bytes)
+                    return values.count == jobs.count
+                        ? .success(values) : .failure(.unexpectedReply("MGET: \(values.count) of \(jobs.count)"))
+                })
+        }
     }
 
     // MARK: Waiting

@@ -75,6 +75,55 @@ extension QueueScript {
     ]
 }
 
+extension QueueScript {
+    /// Runs the script once, by its digest. A server that does not know it gets its source.
+    /// - Parameters:
+    ///   - count: the approximate number of arguments, and `bytes` their size.
+    ///   - arguments: appends them; called again if the source of the script must be sent.
+    /// - Throws: `RedisError`, or ``QueueFailure/unexpectedReply(_:)``.
+    public func run<Value>(
+        _ client: RedisClient, _ keys: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
+        bytes: Int = 1024,
+        arguments: (inout RedisCommand) -> Void, reading read: (inout ScriptReply) -> Value
+    ) async throws -> Value {
+        func call(bySource: Bool) async throws -> RESPReply {
+            try await client.call(
+                command(
+                    bySource: bySource, keys, then: moreKeys, expecting: count, bytes: bytes, arguments: arguments))
+        }
+        let reply: RESPReply
+        do {
+            reply = try await call(bySource: false)
+        } catch let error as RedisError where error.isUnknownScript {
+            reply = try await call(bySource: true)
+        }
+        return try ScriptReply.read(reply, of: description, read)
+    }
+
+    /// Returns the command that runs the script by its digest or, on any server, by its source.
+    public func command(
+        bySource: Bool, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int, bytes: Int,
+        arguments: (inout RedisCommand) -> Void
+    ) -> RedisCommand {
+        let keyCount = keyNames.count + moreKeys.count
+        var command = RedisCommand(
+            bySource ? "EVAL" : "EVALSHA", expecting: count + keyCount + 2,
+            bytes: 512 + bytes + (bySource ? source.count : 0))
+        if bySource { command.append(source) } else { command.append(digest) }
+        command.append(keyCount)
+        for key in keyNames { command.append(key) }
+        for key in moreKeys { command.append(key) }
+        arguments(&command)
+        return command
+    }
+}
+
+extension RedisError {
+    var isUnknownScript: Bool {
+        if case .server(let error) = self { error.prefix == "NOSCRIPT" } else { false }
+    }
+}
+
 /// The clock that scripts read.
 public enum ClockSource: Sendable, Equatable {
     /// The clock of Redis.

@@ -197,3 +197,21 @@ public struct MinuteCounts: Sendable, Equatable {
         counts[counts[reason] == nil && counts.count >= maximumReasons ? otherReason : reason, default: 0] += value
     }
 }
+
+/// The group of notifications that judges a failure if its job has no campaign: those of an app with a push type. It needs no topic, which
+/// follows from both, except for a job that names another topic of its app.
+public struct DeliveryGroup: Sendable, Hashable {
+    public let app: String
+    public let pushType: String
+
+    public init(app: String, pushType: String) {
+        self.app = app
+        self.pushType = pushType
+    }
+
+    /// The field of the group's deliveries in ``QueueKeys/deliveries``.
+    var field: String { "\(pushType):\(app)" }
+
+    /// The field of the app's deliveries.
+    var appField: String { ":\(app)" }
+}
