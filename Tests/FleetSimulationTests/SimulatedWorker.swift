@@ -477,18 +477,14 @@ private final class SimulatedFleet: AppPauseStore, ProviderTokenStore, InvalidTo
         }
     }
 
-    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
+    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidToken.Found]>) {
         store.invalidTokens.find(tokens) { [lane] result in
             if case .failure = result { lane.checks.couldNotLookUp() }
             completion(result)
         }
     }
 
-    func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
-        store.invalidTokens.register(devices, completion: completion)
-    }
-
-    func remove(_ removals: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
+    func remove(_ removals: [InvalidToken.Removal], completion: @escaping Completion<Int>) {
         guard mutation != .leavesAcceptedTokens else { return completion(.success(0)) }
         let tokens = removals.map { String(buffer: $0.token) }
         lane.checks.removes(tokens)

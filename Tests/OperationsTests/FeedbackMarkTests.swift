@@ -94,9 +94,9 @@ struct FeedbackMarkTests {
             let set = NIOLoopBoundBox.makeBoxSendingValue(
                 InvalidTokenSet(client: queue.client, keys: keys, maximumAge: 0), eventLoop: loop)
             for at in [7000, 6000] as [Int64] {
-                try await withCheckedThrowingContinuation { continuation in
+                _ = try await withCheckedThrowingContinuation { continuation in
                     loop.execute {
-                        set.value.register([.init(token: ByteBuffer(string: "aa"), at: at)]) {
+                        set.value.remove([.init(ByteBuffer(string: "aa"), .registered, registeredAt: at)]) {
                             continuation.resume(with: $0)
                         }
                     }

@@ -95,8 +95,8 @@ struct FullRedisTests {
             }
             #expect(markings == [.added, .added])
             #expect(try queue.storedInvalidTokens().detailsCount() == 2)
-            let _: Void = try await call(queue) {
-                set.value.register([.init(token: ByteBuffer(string: "aa"), at: 7)], completion: $0)
+            let _: Int = try await call(queue) {
+                set.value.remove([.init(ByteBuffer(string: "aa"), .registered, registeredAt: 7)], completion: $0)
             }
             #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens) == .array(["bb"]))
             #expect(try queue.redis.run("HGET", keys.registrations, "aa") == "7")

@@ -129,9 +129,7 @@ struct ReshardTests {
         }
         #expect(try await scene.tokens.withdraw(["ab", "01"].map { ByteBuffer(string: $0) }) == 1)
         #expect(try await scene.tokens.count() == tokens.count - 1)
-        try await scene.tokens.call { set, completion in
-            set.register([.init(token: ByteBuffer(string: "0000"), at: 9)], completion: completion)
-        }
+        _ = try await scene.tokens.remove([.init(ByteBuffer(string: "0000"), .registered, registeredAt: 9)])
         #expect(try await DeviceRecord.read("0000", scene.fleet).registeredAt == 9)
         #expect(try await scene.tokens.mark([Self.invalid("0000", at: 8)]) == [.registeredSince])
         let record = try await DeviceRecord.read("abcdef", scene.fleet)
@@ -450,11 +448,9 @@ struct ReshardTests {
                 _ = try await afterChange { try await one.withdraw(some.map { ByteBuffer(string: $0) }) }
                 present.subtract(some)
             case 1:
-                try await afterChange {
-                    try await one.call { set, completion in
-                        set.register(
-                            some.map { .init(token: ByteBuffer(string: $0), at: now) }, completion: completion)
-                    }
+                _ = try await afterChange {
+                    try await one.remove(
+                        some.map { .init(ByteBuffer(string: $0), .registered, registeredAt: now) })
                 }
                 present.subtract(some)
                 // A report that is older than the registration.

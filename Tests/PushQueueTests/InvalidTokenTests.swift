@@ -184,7 +184,7 @@ struct InvalidTokenTests {
         #expect(found.map(\.details) == [[first], [second], [], [], [first]])
         #expect(found.map(\.sets) == [.production, .sandbox, .production, .production, .production])
         #expect(try await scene.call { $0.count(completion: $1) } == 5)
-        #expect(try await scene.call { $0.withdraw(candidates, completion: $1) } == 4)
+        #expect(try await scene.call { $0.remove(candidates.map { .init($0, .all) }, completion: $1) } == 4)
         let left = try queue.redis.run("SMEMBERS", queue.sharedKeys.invalidTokens).elements?.compactMap(\.text)
         #expect(left == ["cc"])
         #expect(try queue.storedInvalidTokens().detailsCount() == 1)
@@ -225,7 +225,7 @@ struct InvalidTokenTests {
             try await call { $0.mark([token], completion: $1) }[0]
         }
 
-        func remove(_ reason: InvalidTokenSet.Removal.Reason, _ environment: String?, _ topic: String?) async throws
+        func remove(_ reason: InvalidToken.Removal.Reason, _ environment: String?, _ topic: String?) async throws
             -> Int
         {
             try await call {
@@ -319,7 +319,9 @@ struct InvalidTokenTests {
         #expect(try await scene.mark(mark(5)) == .registeredSince)
         #expect(try await scene.mark(mark(7, registeredAt: 6)) == .added)
         let before = Int64(Date().timeIntervalSince1970 * 1000)
-        try await scene.call { $0.register([.init(token: ByteBuffer(string: "aa"), at: far)], completion: $1) }
+        _ = try await scene.call {
+            $0.remove([.init(ByteBuffer(string: "aa"), .registered, registeredAt: far)], completion: $1)
+        }
         let now = try #require(try recorded())
         #expect(now >= before - 5000 && now < far)
         #expect(try scene.sets() == [])
@@ -336,7 +338,7 @@ struct InvalidTokenTests {
     @Test("finds tokens among thousands, at any position, and reports a key that is not a set")
     func findMany() async throws {
         let (keys, scene) = (queue.sharedKeys, Scene(queue))
-        func find(_ list: TokenList) async throws -> [InvalidTokenSet.Found] {
+        func find(_ list: TokenList) async throws -> [InvalidToken.Found] {
             try await scene.call { $0.find(list, completion: $1) }
         }
         // The script looks up a thousand tokens at a time.

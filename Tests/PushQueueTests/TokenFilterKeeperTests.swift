@@ -67,7 +67,7 @@ struct TokenFilterKeeperTests {
         func withdraw(_ tokens: [String]) async throws {
             _ = try await call { client, keys, completion in
                 InvalidTokenSet(client: client, keys: keys, maximumAge: 0)
-                    .withdraw(tokens.map { ByteBuffer(string: $0) }, completion: completion)
+                    .remove(tokens.map { .init(ByteBuffer(string: $0), .all) }, completion: completion)
             }
         }
 

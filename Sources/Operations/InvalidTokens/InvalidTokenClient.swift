@@ -61,7 +61,7 @@ package final class InvalidTokenClient: LoopBound {
         try await call { $0.badRegistrations(among: shards, completion: $1) }
     }
 
-    package func find(_ tokens: TokenList) async throws(QueueFailure) -> [InvalidTokenSet.Found] {
+    package func find(_ tokens: TokenList) async throws(QueueFailure) -> [InvalidToken.Found] {
         try await call { $0.find(tokens, completion: $1) }
     }
 
@@ -139,12 +139,12 @@ package final class InvalidTokenClient: LoopBound {
         if !isRead { try unread.throwFirst() }
     }
 
-    package func remove(_ removals: [InvalidTokenSet.Removal]) async throws(QueueFailure) -> Int {
+    package func remove(_ removals: [InvalidToken.Removal]) async throws(QueueFailure) -> Int {
         try await call { $0.remove(removals, completion: $1) }
     }
 
     package func withdraw(_ tokens: [ByteBuffer]) async throws(QueueFailure) -> Int {
-        try await call { $0.withdraw(tokens, completion: $1) }
+        try await remove(tokens.map { InvalidToken.Removal($0, .all) })
     }
 
     /// Uses the set on its event loop.

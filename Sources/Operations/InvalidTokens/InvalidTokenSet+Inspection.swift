@@ -42,7 +42,7 @@ extension InvalidTokenSet {
         package var set: TokenSets = []
 
         /// Returns the marks of a token. A token without marks gets one without details.
-        static func marks(of found: Found) -> [Listed] {
+        static func marks(of found: InvalidToken.Found) -> [Listed] {
             let own = found.sets.intersection(.own)
             guard !found.marks.isEmpty else { return [Listed(token: found.token, set: own)] }
             return found.details.map { details in

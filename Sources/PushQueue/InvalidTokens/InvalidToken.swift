@@ -77,3 +77,83 @@ public struct InvalidToken: Sendable, Equatable {
         lines.writeString("}\n")
     }
 }
+
+extension InvalidToken {
+    /// A token that is invalid for some topic, with its marks as they are stored.
+    public struct Found: Sendable, Equatable {
+        public struct Mark: Sendable, Equatable {
+            /// The time when the token became invalid, in milliseconds since 1970.
+            public var at: Int64
+            /// The day of the marking, counted from 1970.
+            public var day: Int64
+            /// The other facts as JSON; empty for none.
+            public var facts: ByteBuffer
+
+            public init(at: Int64, day: Int64 = 0, facts: ByteBuffer) {
+                (self.at, self.day, self.facts) = (at, day, facts)
+            }
+
+            public var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
+        }
+
+        /// Its index among the tokens that were looked up, from 0.
+        public var place: Int
+        public var token: ByteBuffer
+        public var sets: TokenSets
+        /// The time of its device's last registration, in milliseconds since 1970; `nil` if unknown.
+        public var registeredAt: Int64?
+        /// None if another program added it.
+        public var marks: [Mark]
+
+        public init(
+            place: Int = 0, token: ByteBuffer, sets: TokenSets = .production, registeredAt: Int64? = nil,
+            marks: [Mark] = []
+        ) {
+            (self.place, self.token, self.sets, self.registeredAt, self.marks) = (
+                place, token, sets, registeredAt, marks
+            )
+        }
+
+        public var details: [InvalidTokenDetails] { marks.map(\.details) }
+
+        /// Returns the time when it became invalid for a topic in an environment, in milliseconds since 1970; 0 if the time is not
+        /// known, `nil` if it is not invalid there.
+        public func invalidSince(topic: ByteBuffer?, environment: ByteBuffer) -> Int64? {
+            if marks.isEmpty { return sets.contains(.of(environment)) ? 0 : nil }
+            return details.filter { $0.covers(topic: topic, environment: environment, in: sets) }
+                .map { $0.at ?? 0 }.max()
+        }
+    }
+
+    /// A removal of marks.
+    public struct Removal: Sendable, Equatable {
+        /// The marks to remove.
+        public enum Reason: String, Sendable {
+            /// Everything.
+            case all
+            /// Marks from before ``registeredAt``, when the device registered.
+            case registered
+            /// The mark for the topic and environment. The token also leaves the environment's set, because APNs has accepted it for an
+            /// app's own topic.
+            case accepted
+            /// The mark for the topic and environment.
+            case mark
+        }
+
+        /// Lower-case hex.
+        public var token: ByteBuffer
+        public var reason: Reason
+        /// Milliseconds since 1970.
+        public var registeredAt: Int64?
+        public var environment: ByteBuffer?
+        public var topic: ByteBuffer?
+
+        public init(
+            _ token: ByteBuffer, _ reason: Reason, registeredAt: Int64? = nil, environment: ByteBuffer? = nil,
+            topic: ByteBuffer? = nil
+        ) {
+            (self.token, self.reason, self.registeredAt) = (token, reason, registeredAt)
+            (self.environment, self.topic) = (environment, topic)
+        }
+    }
+}

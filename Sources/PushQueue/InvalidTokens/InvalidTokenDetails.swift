@@ -1,39 +1,6 @@
 import NIOCore
 import PushJob
 
-/// The sets that an invalid token can be in; see the script part `invalid-tokens`.
-public struct TokenSets: OptionSet, Sendable, Hashable {
-    public let rawValue: Int
-
-    public init(rawValue: Int) { self.rawValue = rawValue }
-
-    /// Tokens that are invalid for the own topic of an app, in production or on another server than the sandbox.
-    public static let production = TokenSets(rawValue: 1)
-    /// Tokens that are invalid for the own topic of an app in the sandbox.
-    public static let sandbox = TokenSets(rawValue: 2)
-    /// Tokens that are invalid only for other topics.
-    public static let other = TokenSets(rawValue: 4)
-    /// The sets that other programs read.
-    public static let own: TokenSets = [.production, .sandbox]
-
-    public static let all: TokenSets = [.production, .sandbox, .other]
-
-    /// The sets in the order of reading, with the suffixes of their keys.
-    static let named: [(set: TokenSets, suffix: String)] = [
-        (.production, ""), (.sandbox, ":sandbox"), (.other, ":other"),
-    ]
-
-    /// Returns the sets that are read before the set with this key.
-    public static func all(before key: String, of shard: TokenShard) -> TokenSets {
-        TokenSets(named.map(\.set).prefix { !shard.keys(of: $0).contains(key) })
-    }
-
-    /// Returns the set for the own topics of apps in an environment.
-    public static func of(_ environment: ByteBuffer) -> TokenSets {
-        environment == ByteBuffer(string: "sandbox") ? .sandbox : .production
-    }
-}
-
 /// The known facts about a mark: that a token is invalid for a topic in an environment.
 ///
 /// Any client of Redis may have written them. Unreadable facts count as unknown; the token is invalid nevertheless.

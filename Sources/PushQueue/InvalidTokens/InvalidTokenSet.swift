@@ -5,84 +5,6 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
 public final class InvalidTokenSet {
-    /// A token that is invalid for some topic, with its marks as they are stored.
-    public struct Found: Sendable, Equatable {
-        public struct Mark: Sendable, Equatable {
-            /// The time when the token became invalid, in milliseconds since 1970.
-            public var at: Int64
-            /// The day of the marking, counted from 1970.
-            public var day: Int64
-            /// The other facts as JSON; empty for none.
-            public var facts: ByteBuffer
-
-            public init(at: Int64, day: Int64 = 0, facts: ByteBuffer) {
-                (self.at, self.day, self.facts) = (at, day, facts)
-            }
-
-            public var details: InvalidTokenDetails { InvalidTokenDetails(at: at, facts: facts) }
-        }
-
-        /// Its index among the tokens that were looked up, from 0.
-        public var place: Int
-        public var token: ByteBuffer
-        public var sets: TokenSets
-        /// The time of its device's last registration, in milliseconds since 1970; `nil` if unknown.
-        public var registeredAt: Int64?
-        /// None if another program added it.
-        public var marks: [Mark]
-
-        public init(
-            place: Int = 0, token: ByteBuffer, sets: TokenSets = .production, registeredAt: Int64? = nil,
-            marks: [Mark] = []
-        ) {
-            (self.place, self.token, self.sets, self.registeredAt, self.marks) = (
-                place, token, sets, registeredAt, marks
-            )
-        }
-
-        public var details: [InvalidTokenDetails] { marks.map(\.details) }
-
-        /// Returns the time when it became invalid for a topic in an environment, in milliseconds since 1970; 0 if the time is not
-        /// known, `nil` if it is not invalid there.
-        public func invalidSince(topic: ByteBuffer?, environment: ByteBuffer) -> Int64? {
-            if marks.isEmpty { return sets.contains(.of(environment)) ? 0 : nil }
-            return details.filter { $0.covers(topic: topic, environment: environment, in: sets) }
-                .map { $0.at ?? 0 }.max()
-        }
-    }
-
-    /// A removal of marks.
-    public struct Removal: Sendable, Equatable {
-        /// The marks to remove.
-        public enum Reason: String, Sendable {
-            /// Everything.
-            case all
-            /// Marks from before ``registeredAt``, when the device registered.
-            case registered
-            /// The mark for the topic and environment. The token also leaves the environment's set, because APNs has accepted it for an
-            /// app's own topic.
-            case accepted
-            /// The mark for the topic and environment.
-            case mark
-        }
-
-        /// Lower-case hex.
-        public var token: ByteBuffer
-        public var reason: Reason
-        /// Milliseconds since 1970.
-        public var registeredAt: Int64?
-        public var environment: ByteBuffer?
-        public var topic: ByteBuffer?
-
-        public init(
-            _ token: ByteBuffer, _ reason: Reason, registeredAt: Int64? = nil, environment: ByteBuffer? = nil,
-            topic: ByteBuffer? = nil
-        ) {
-            (self.token, self.reason, self.registeredAt) = (token, reason, registeredAt)
-            (self.environment, self.topic) = (environment, topic)
-        }
-    }
-
     /// Tokens are kept for this time by default, in milliseconds.
     public static let defaultMaximumAge = 365 * 86_400_000
     /// The maximum number of tokens in an entry of the stream of changes.
@@ -211,25 +133,12 @@ public final class InvalidTokenSet {
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
     ///   - completion: gets the candidates that are in the set, in ascending order of their places.
-    public func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
+    public func find(_ candidates: TokenList, completion: @escaping Completion<[InvalidToken.Found]>) {
         guard !candidates.asksNothing else { return completion(.success([])) }
         call(completion) { form, completion in form.find(candidates, completion: completion) }
     }
 
     // MARK: Writing
-
-    /// A device's registration.
-    public struct Registration: Sendable, Equatable {
-        /// Its token, in lower-case hex.
-        public var token: ByteBuffer
-        /// The time of the registration, in milliseconds since 1970.
-        public var at: Int64
-
-        public init(token: ByteBuffer, at: Int64) {
-            self.token = token
-            self.at = at
-        }
-    }
 
     /// Marks tokens, except those whose devices have registered since. A newer mark for the same topic and environment is kept. Works
     /// on a Redis whose memory is full.
@@ -266,21 +175,9 @@ public final class InvalidTokenSet {
             }, completion: { completion($0.map { _ in }) }, reading: { $0.number() })
     }
 
-    /// Removes tokens from the set because their devices have registered again, and records the registrations. Works on
-    /// a Redis whose memory is full.
-    public func register(_ registered: [Registration], completion: @escaping Completion<Void>) {
-        remove(registered.map { Removal($0.token, .registered, registeredAt: $0.at) }) { completion($0.map { _ in }) }
-    }
-
-    /// Removes everything about tokens. Works on a Redis whose memory is full.
-    /// - Parameter completion: gets the number of tokens that were in a set.
-    public func withdraw(_ withdrawn: [ByteBuffer], completion: @escaping Completion<Int>) {
-        remove(withdrawn.map { Removal($0, .all) }, completion: completion)
-    }
-
     /// Removes marks, and tokens without marks from their sets. Works on a Redis whose memory is full.
     /// - Parameter completion: gets the number of tokens, or marks, that were removed.
-    public func remove(_ removed: [Removal], completion: @escaping Completion<Int>) {
+    public func remove(_ removed: [InvalidToken.Removal], completion: @escaping Completion<Int>) {
         guard !removed.isEmpty else { return completion(.success(0)) }
         call(completion) { form, completion in form.remove(removed, completion: completion) }
     }

@@ -3,7 +3,6 @@ import Redis
 
 /// A form of the set of invalid tokens: its tokens in a certain number of shards. Two forms exist only while that number is changed.
 public struct TokenForm {
-    public typealias Found = InvalidTokenSet.Found
     /// Tokens that are in one shard, by their indexes.
     public typealias Group = (shard: TokenShard, indexes: [Int])
 
@@ -50,7 +49,7 @@ public struct TokenForm {
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
     ///   - completion: gets the candidates that are in it, in ascending order of their places.
-    public func find(_ candidates: TokenList, completion: @escaping Completion<[Found]>) {
+    public func find(_ candidates: TokenList, completion: @escaping Completion<[InvalidToken.Found]>) {
         guard shards > 1 else { return find(candidates, in: keys.shard(0, of: 1), completion) }
         let tokens = candidates.asked
         ShardClients.join(
@@ -72,7 +71,9 @@ public struct TokenForm {
             })
     }
 
-    private func find(_ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[Found]>) {
+    private func find(
+        _ candidates: TokenList, in shard: TokenShard, _ completion: @escaping Completion<[InvalidToken.Found]>
+    ) {
         clients.run(
             .findInvalidTokens, [shard.tokens, shard.details, shard.facts, shard.registrations], if: check,
             arguments: { command in
@@ -82,20 +83,21 @@ public struct TokenForm {
             completion: completion, reading: { Self.read(&$0, among: candidates) })
     }
 
-    private static func read(_ reply: inout ScriptReply, among candidates: TokenList) -> [Found] {
+    private static func read(_ reply: inout ScriptReply, among candidates: TokenList) -> [InvalidToken.Found] {
         // Nearly always, no token was found.
         guard !reply.isAtEnd else { return [] }
-        var (indexes, found): ([Int], [Found]) = ([], [])
+        var (indexes, found): ([Int], [InvalidToken.Found]) = ([], [])
         while !reply.isAtEnd {
             let index = reply.number()
             if candidates.place(of: index) == nil { reply.refuse() }
             indexes.append(index)
-            var one = Found(
+            var one = InvalidToken.Found(
                 place: candidates.place(of: index) ?? 0, token: ByteBuffer(), sets: TokenSets(rawValue: reply.number()),
                 registeredAt: reply.numberIfAny())
             for _ in 0..<min(reply.number(), reply.count) where !reply.isAtEnd {
                 one.marks.append(
-                    Found.Mark(at: Int64(reply.number()), day: Int64(reply.number()), facts: reply.bytes()))
+                    InvalidToken.Found.Mark(at: Int64(reply.number()), day: Int64(reply.number()), facts: reply.bytes())
+                )
             }
             found.append(one)
         }
@@ -124,7 +126,7 @@ public struct TokenForm {
     }
 
     /// Adds tokens as they were found in another form.
-    public func copy(_ found: [Found], completion: @escaping Completion<[InvalidToken.Marking]>) {
+    public func copy(_ found: [InvalidToken.Found], completion: @escaping Completion<[InvalidToken.Marking]>) {
         let additions = found.flatMap { one in
             one.marks.isEmpty
                 ? [Addition(token: one.token, sets: one.sets)]
@@ -187,7 +189,7 @@ public struct TokenForm {
 
     /// Removes marks, and tokens without marks.
     /// - Parameter completion: gets the number of tokens, or marks, that were removed.
-    public func remove(_ removed: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
+    public func remove(_ removed: [InvalidToken.Removal], completion: @escaping Completion<Int>) {
         ShardClients.join(
             groups(removed.map(\.token)), completion: { completion($0.map { $0.reduce(0, +) }) },
             { (group: Group, completion: @escaping Completion<Int>) in

@@ -353,14 +353,14 @@ final class Intake {
         if let filter, !filter.mayContain(token) { tokens.skip() } else { tokens.append(token) }
     }
 
-    private func apply(_ found: [InvalidTokenSet.Found], to batch: [(job: JobID, firstToken: Int)], count: Int) {
+    private func apply(_ found: [InvalidToken.Found], to batch: [(job: JobID, firstToken: Int)], count: Int) {
         // The usual case.
         if found.isEmpty {
             for (id, _) in batch { accept(id) }
             return
         }
         var hits = found[...]
-        var registered: [InvalidTokenSet.Registration] = []
+        var registered: [InvalidToken.Removal] = []
         for (number, (id, first)) in batch.enumerated() {
             let end = number + 1 < batch.count ? batch[number + 1].firstToken : count
             let own = hits.prefix { $0.place < end }
@@ -374,18 +374,18 @@ final class Intake {
             suppress(outcome.positions, of: id)
         }
         guard !registered.isEmpty else { return }
-        fleet.store.invalidTokens.register(registered) { [self] in fleet.recordWrite(.lookUps, $0) }
+        fleet.store.invalidTokens.remove(registered) { [self] in fleet.recordWrite(.lookUps, $0) }
     }
 
-    /// Returns the positions of a job's tokens to suppress, and the devices that have registered again after their token became invalid.
+    /// Returns the positions of a job's tokens to suppress, and the tokens to remove because their devices have registered again since.
     private func suppressed(
-        _ hits: some Sequence<InvalidTokenSet.Found>, firstToken: Int, of id: JobID
-    ) -> (positions: [Int], registered: [InvalidTokenSet.Registration]) {
+        _ hits: some Sequence<InvalidToken.Found>, firstToken: Int, of id: JobID
+    ) -> (positions: [Int], registered: [InvalidToken.Removal]) {
         let app = senders[lane.jobs[id].app.index].rules
         let topic = lane.jobs[id].fanOut?.template.topic ?? lane.jobs[id].notification?.topic
         // A time that is ahead of Redis' clock counts as now.
         let registeredAt = lane.jobs[id].job?.registeredAt.map { min($0, queue(of: id).now) }
-        var (positions, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
+        var (positions, registered): ([Int], [InvalidToken.Removal]) = ([], [])
         for hit in hits {
             // A token belongs to one topic in one environment. A token that is invalid elsewhere may be valid here.
             let since = hit.invalidSince(topic: topic, environment: app.environment)
@@ -393,7 +393,7 @@ final class Intake {
             if let since, latest <= since {
                 positions.append(hit.place - firstToken)
             } else if since != nil {
-                registered.append(.init(token: hit.token, at: latest))
+                registered.append(.init(hit.token, .registered, registeredAt: latest))
             } else if topic == app.topic, hit.sets.contains(.of(app.environment)) {
                 fleet.doubt(hit.token)
             }

@@ -38,9 +38,8 @@ protocol InvalidTokenStore {
     func count(completion: @escaping Completion<Int>)
     func countIfUndivided(completion: @escaping Completion<Int?>)
     func mark(_ tokens: [InvalidToken], completion: @escaping Completion<[InvalidToken.Marking]>)
-    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
-    func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
-    func remove(_ removals: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>)
+    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidToken.Found]>)
+    func remove(_ removals: [InvalidToken.Removal], completion: @escaping Completion<Int>)
 }
 
 extension AppPauses: AppPauseStore {}
@@ -187,10 +186,10 @@ final class Fleet {
     ///   - completion: gets the invalid tokens, in ascending order of their places.
     func find(
         _ tokens: TokenList, now: @escaping () -> Int64,
-        completion: @escaping (Result<[InvalidTokenSet.Found], QueueFailure>) -> Void
+        completion: @escaping (Result<[InvalidToken.Found], QueueFailure>) -> Void
     ) {
         var areThrottledKnown = throttledTokenCount == 0
-        var invalid: Result<[InvalidTokenSet.Found], QueueFailure>?
+        var invalid: Result<[InvalidToken.Found], QueueFailure>?
         func complete() { if areThrottledKnown, let invalid { completion(invalid) } }
         if !areThrottledKnown {
             store.throttledTokens.find(tokens) { [self] result in

@@ -698,8 +698,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
     /// The apps that an operator has resumed since the last reading.
     var resumed: Set<String> = []
     private(set) lazy var throttledTokens = FakeThrottledTokens(self)
-    private(set) var registered: [InvalidTokenSet.Registration] = []
-    private(set) var removed: [InvalidTokenSet.Removal] = []
+    private(set) var removed: [InvalidToken.Removal] = []
     private(set) var lookUps = 0
     var lookUpTime = TimeAmount.milliseconds(1)
     /// The milliseconds until a reserved portion of a rate may be used.
@@ -779,14 +778,14 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
         }
     }
 
-    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
+    func find(_ tokens: TokenList, completion: @escaping Completion<[InvalidToken.Found]>) {
         lookUps += 1
         later(completion, in: lookUpTime) { [self] in
             tokens.asked.enumerated().compactMap { index, token in
                 guard let place = tokens.place(of: index), let known = invalid.first(where: { $0.token == token })
                 else { return nil }
                 let marks = invalid.filter { $0.token == token }.map {
-                    InvalidTokenSet.Found.Mark(at: $0.at, facts: $0.facts)
+                    InvalidToken.Found.Mark(at: $0.at, facts: $0.facts)
                 }
                 return .init(
                     place: place, token: token, sets: known.environment == "sandbox" ? .sandbox : .production,
@@ -795,12 +794,7 @@ final class FakeFleet: AppPauseStore, RateStore, GuardAuditStore, ProviderTokenS
         }
     }
 
-    func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
-        registered += devices
-        later(completion) {}
-    }
-
-    func remove(_ removals: [InvalidTokenSet.Removal], completion: @escaping Completion<Int>) {
+    func remove(_ removals: [InvalidToken.Removal], completion: @escaping Completion<Int>) {
         removed += removals
         later(completion) { removals.count }
     }

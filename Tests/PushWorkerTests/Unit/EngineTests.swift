@@ -602,7 +602,8 @@ struct EngineTests {
         scene.run()
         #expect(scene.transport.tokens.sorted() == ["bb", "cc", "dd"])
         #expect(scene.counters[.suppressed] == 2)
-        #expect(scene.fleet.registered.map { String(buffer: $0.token) } == ["bb"])
+        #expect(scene.fleet.removed.map { String(buffer: $0.token) } == ["bb"])
+        #expect(scene.fleet.removed.map(\.reason) == [.registered])
     }
 
     // MARK: Scopes
