@@ -49,7 +49,7 @@ final class ConnectAttempts {
 
     /// Records that commands are sent to a server from now on.
     func succeeded(with server: RedisLocation) {
-        log.connected(to: server, after: state.connected(at: eventLoop.now).recovery)
+        log.connected(to: server, after: state.connected(at: eventLoop.now))
     }
 
     /// Records a failed attempt or a lost connection.

@@ -137,8 +137,6 @@ struct CommandArguments {
 
     subscript(index: Int) -> String { index < starts.count ? text(index) : "" }
 
-    func length(_ index: Int) -> Int { index < starts.count ? command.lengths[index] : 0 }
-
     /// Returns a key of a script, counted from 0.
     func key(_ index: Int) -> String? { index < keyCount ? self[3 + index] : nil }
 

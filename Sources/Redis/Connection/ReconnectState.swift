@@ -64,9 +64,9 @@ struct ReconnectState {
         return true
     }
 
-    /// - Returns: true if the connection is wanted, and the outage that it ends.
-    mutating func connected(at now: NIODeadline) -> (isWanted: Bool, recovery: Recovery?) {
-        guard phase == .connecting else { return (false, nil) }
+    /// - Returns: the reported outage that the connection ends, if any.
+    mutating func connected(at now: NIODeadline) -> Recovery? {
+        guard phase == .connecting else { return nil }
         phase = .ready(since: now)
         lastError = nil
         defer {
@@ -74,8 +74,8 @@ struct ReconnectState {
             isOutageReported = false
             failuresOfOutage = 0
         }
-        guard isOutageReported, let began = outageBegan else { return (true, nil) }
-        return (true, Recovery(after: now - began, failures: failuresOfOutage))
+        guard isOutageReported, let began = outageBegan else { return nil }
+        return Recovery(after: now - began, failures: failuresOfOutage)
     }
 
     /// Records a failed attempt or a lost connection.

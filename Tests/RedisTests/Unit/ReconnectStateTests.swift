@@ -57,8 +57,7 @@ struct ReconnectStateTests {
         }
         #expect(reported == [0, 30, 60])
         let end = state.connected(at: start + .seconds(70))
-        #expect(end.isWanted)
-        #expect(end.recovery == ReconnectState.Recovery(after: .seconds(70), failures: 70))
+        #expect(end == ReconnectState.Recovery(after: .seconds(70), failures: 70))
     }
 
     @Test("of outages in quick succession reports one in thirty seconds, and the end of that one")
@@ -72,7 +71,7 @@ struct ReconnectStateTests {
             let now = start + .seconds(Int64(second))
             if state.failed(because: error, at: now, random: 1)?.isReported == true { reported.append(second) }
             #expect(state.waited() == true)
-            if state.connected(at: now + .milliseconds(1)).recovery != nil { recovered.append(second) }
+            if state.connected(at: now + .milliseconds(1)) != nil { recovered.append(second) }
         }
         #expect(reported == [1, 31, 61] && recovered == reported)
     }
@@ -96,11 +95,12 @@ struct ReconnectStateTests {
                 #expect(starts == (!isStarted && !isClosed))
                 if starts { (isStarted, isTrying) = (true, true) }
             case 2..<35:
-                let connected = state.connected(at: now)
-                #expect(connected.isWanted == isTrying)
-                #expect((connected.recovery != nil) == (isTrying && reportedOutage != nil))
-                if let recovery = connected.recovery, let outageBegan { #expect(recovery.after == now - outageBegan) }
-                guard connected.isWanted else { continue }
+                #expect((state.phase == .connecting) == isTrying)
+                let recovery = state.connected(at: now)
+                #expect((recovery != nil) == (isTrying && reportedOutage != nil))
+                if let recovery, let outageBegan { #expect(recovery.after == now - outageBegan) }
+                guard isTrying else { continue }
+                #expect(state.phase == .ready(since: now))
                 (isTrying, isReady, reportedOutage, outageBegan) = (false, true, nil, nil)
             case 35..<70:
                 let retry = state.failed(because: error, at: now, random: Double.random(in: 0...1, using: &random))
@@ -129,6 +129,6 @@ struct ReconnectStateTests {
         // Unless it is closed, it connects in the end, whatever happened before.
         guard !isClosed, isStarted else { return }
         if !isTrying, !isReady { #expect(state.waited() == true) }
-        if !isReady { #expect(state.connected(at: now).isWanted) }
+        if !isReady { #expect(state.phase == .connecting) }
     }
 }
