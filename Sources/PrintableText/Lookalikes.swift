@@ -58,10 +58,7 @@ extension Unicode.Scalar {
     /// True for a character that joins letters or the parts of emoji, or selects their form.
     fileprivate var joins: Bool { [0x200C, 0x200D].contains(value) || (0xFE00...0xFE0F).contains(value) }
 
-    fileprivate var codePoint: String {
-        let digits = String(value, radix: 16, uppercase: true)
-        return "⟨U+" + String(repeating: "0", count: max(0, 4 - digits.utf8.count)) + digits + "⟩"
-    }
+    fileprivate var codePoint: String { "⟨U+\(value.digits(4, radix: 16, uppercase: true))⟩" }
 }
 
 extension Sequence<String> {

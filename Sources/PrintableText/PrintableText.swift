@@ -12,8 +12,7 @@ extension Unicode.Scalar {
 
     /// The character's escape in JSON, such as `\u202e`. The code point must have at most four hex digits, as all unprintable ones have.
     public var jsonEscape: String {
-        let digits = String(value, radix: 16)
-        return #"\u"# + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
+        #"\u"# + value.digits(4, radix: 16)
     }
 }
 
@@ -89,6 +88,14 @@ extension Sequence<UInt8> {
             append(byte & 15)
         }
         return String(decoding: digits, as: UTF8.self)
+    }
+}
+
+extension BinaryInteger {
+    /// Returns the digits of a number that is not negative, after zeros up to a width.
+    public func digits(_ width: Int, radix: Int = 10, uppercase: Bool = false) -> String {
+        let digits = String(self, radix: radix, uppercase: uppercase)
+        return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
     }
 }
 

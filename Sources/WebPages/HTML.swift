@@ -101,8 +101,7 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
             case "\r" where isReadBack: text += "&#13;"
             case _ where isReadBack && scalar.value > 0: text.unicodeScalars.append(scalar)
             case _ where scalar.isUnprintable:
-                let code = String(scalar.value, radix: 16, uppercase: true)
-                text += "\u{27E8}U+" + String(repeating: "0", count: max(0, 4 - code.count)) + code + "\u{27E9}"
+                text += "\u{27E8}U+\(scalar.value.digits(4, radix: 16, uppercase: true))\u{27E9}"
             default: text.unicodeScalars.append(scalar)
             }
         }

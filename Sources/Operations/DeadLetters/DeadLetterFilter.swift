@@ -1,3 +1,4 @@
+import PrintableText
 import PushQueue
 import Redis
 
@@ -91,8 +92,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
             guard let time else { continue }
             command.append(name)
             // The script reads 13 digits as milliseconds.
-            let digits = "\(max(0, min(time, 9_999_999_999_999)))"
-            command.append(String(repeating: "0", count: 13 - digits.utf8.count) + digits)
+            command.append(max(0, min(time, 9_999_999_999_999)).digits(13))
         }
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import Redis
 
 /// A lane's access to its queue, with a call for each transition of jobs, over a Redis client on the same event loop.
@@ -95,7 +96,8 @@ public final class QueueConnection {
                 command.append(limits.lease)
                 command.append(request.count)
                 command.append(request.first)
-                command.append(Self.nonce(random()))
+                // Four letters and digits for the stamp.
+                command.append((random() % 1_679_616).digits(4, radix: 36))
                 command.append(limits.maximumJobSize)
                 command.append(limits.maximumClaimSize)
                 command.append(limits.maximumDeadLetters)
@@ -113,12 +115,6 @@ public final class QueueConnection {
                 command.append(QueueSource(keys: keys, format: heartbeat.format, limits: limits).json)
             },
             completion: completion, reading: { Claimed(&$0) })
-    }
-
-    /// Returns four letters and digits for a stamp.
-    private static func nonce(_ random: UInt32) -> String {
-        let text = String(random % 1_679_616, radix: 36)
-        return String(repeating: "0", count: 4 - text.utf8.count) + text
     }
 
     /// Reserves the ids of jobs that must be unique.

@@ -27,10 +27,7 @@ public struct ConfigurationDigest: Hashable, Sendable {
     }
 
     /// The text in Redis: 16 hex digits.
-    public var text: String {
-        let digits = String(UInt64(routing) << 32 | UInt64(rules), radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
-    }
+    public var text: String { (UInt64(routing) << 32 | UInt64(rules)).digits(16, radix: 16) }
 
     /// FNV-1a. Equal lists of texts have equal digests in all processes.
     private static func digest(_ texts: [String]) -> UInt32 {

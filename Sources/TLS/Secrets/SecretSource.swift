@@ -121,10 +121,7 @@ public enum SecretSource: Sendable, Equatable {
     }
 
     /// Returns a file's mode in the notation of `chmod`, with four digits.
-    public static func octal(_ mode: mode_t) -> String {
-        let digits = String(mode, radix: 8)
-        return String(repeating: "0", count: max(0, 4 - digits.count)) + digits
-    }
+    public static func octal(_ mode: mode_t) -> String { mode.digits(4, radix: 8) }
 }
 
 extension SecretSource: CustomStringConvertible, CustomReflectable {

@@ -1,4 +1,5 @@
 import NIOConcurrencyHelpers
+import PrintableText
 
 /// A span of a distributed trace: a step in the life of one notification, with its start and end.
 ///
@@ -58,12 +59,7 @@ public struct Span: Sendable, Equatable {
         self.failure = failure
     }
 
-    public static func newID() -> String { hex(UInt64.random(in: 1 ... .max)) }
-
-    private static func hex(_ number: UInt64) -> String {
-        let digits = String(number, radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
-    }
+    public static func newID() -> String { UInt64.random(in: 1 ... .max).digits(16, radix: 16) }
 }
 
 /// The spans that have ended and are not exported yet. Event loops add spans without waiting. Spans that do not fit are dropped and

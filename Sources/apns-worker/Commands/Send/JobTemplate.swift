@@ -72,10 +72,7 @@ struct JobTemplate {
 
     /// Returns the ID of a job.
     /// - Parameter number: the number of jobs before it.
-    func id(_ number: Int) -> String {
-        let digits = "\(number + 1)"
-        return "\(campaign)-" + String(repeating: "0", count: max(0, 6 - digits.count)) + digits
-    }
+    func id(_ number: Int) -> String { "\(campaign)-\((number + 1).digits(6))" }
 
     /// Makes a job.
     /// - Parameters:
