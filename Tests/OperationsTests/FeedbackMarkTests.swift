@@ -94,12 +94,8 @@ struct FeedbackMarkTests {
             let set = NIOLoopBoundBox.makeBoxSendingValue(
                 InvalidTokenSet(client: queue.client, keys: keys, maximumAge: 0), eventLoop: loop)
             for at in [7000, 6000] as [Int64] {
-                _ = try await withCheckedThrowingContinuation { continuation in
-                    loop.execute {
-                        set.value.remove([.init(ByteBuffer(string: "aa"), .registered, registeredAt: at)]) {
-                            continuation.resume(with: $0)
-                        }
-                    }
+                let _: Int = try await loop.call {
+                    set.value.remove([.init(ByteBuffer(string: "aa"), .registered, registeredAt: at)], completion: $0)
                 }
             }
             #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) == ["bb"])

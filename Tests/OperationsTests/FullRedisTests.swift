@@ -27,14 +27,6 @@ struct FullRedisTests {
         }
     }
 
-    private func call<Value: Sendable, Failure: Error>(
-        _ queue: TestQueue, _ body: @escaping @Sendable (@escaping (Result<Value, Failure>) -> Void) -> Void
-    ) async throws -> Value {
-        try await withCheckedThrowingContinuation { continuation in
-            queue.client.eventLoop.execute { body { continuation.resume(with: $0) } }
-        }
-    }
-
     private func onLoop<Value>(_ queue: TestQueue, _ value: sending Value) -> NIOLoopBoundBox<Value> {
         .makeBoxSendingValue(value, eventLoop: queue.client.eventLoop)
     }
@@ -56,7 +48,7 @@ struct FullRedisTests {
             let keys = queue.sharedKeys
             let rates = onLoop(queue, SharedRates(client: queue.client, keys: keys))
             for _ in 0..<2 {
-                let _: Int64 = try await call(queue) {
+                let _: Int64 = try await queue.client.eventLoop.call {
                     rates.value.reserve(100, of: "shop", perSecond: 1000, completion: $0)
                 }
                 let life = try #require(queue.redis.run("PTTL", keys.appRate("shop")).number)
@@ -66,14 +58,14 @@ struct FullRedisTests {
             let tokens = onLoop(queue, SharedProviderTokens(client: queue.client, keys: keys))
             let now = Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
             let offer = SharedProviderTokens.Offer(keyID: "K", teamID: "T", issuedAt: now, token: "t")
-            let answer: SharedProviderTokens.Answer = try await call(queue) {
+            let answer: SharedProviderTokens.Answer = try await queue.client.eventLoop.call {
                 tokens.value.share(offer, completion: $0)
             }
             #expect(answer == .taken)
             #expect(try #require(queue.redis.run("TTL", keys.providerToken(team: "T", key: "K")).number) > 3500)
 
             let throttled = onLoop(queue, ThrottledTokens(client: queue.client, keys: keys))
-            let _: Void = try await call(queue) {
+            let _: Void = try await queue.client.eventLoop.call {
                 throttled.value.add(ByteBuffer(string: "aa"), until: (now + 60) * 1000, completion: $0)
             }
             #expect(try queue.redis.run("ZCARD", keys.throttledTokens) == 1)
@@ -90,12 +82,12 @@ struct FullRedisTests {
         try await withFullRedis { queue in
             let keys = queue.sharedKeys
             let set = onLoop(queue, InvalidTokenSet(client: queue.client, keys: keys, maximumAge: 0))
-            let markings: [InvalidToken.Marking] = try await call(queue) {
+            let markings: [InvalidToken.Marking] = try await queue.client.eventLoop.call {
                 set.value.mark([token("aa"), token("bb")], completion: $0)
             }
             #expect(markings == [.added, .added])
             #expect(try queue.storedInvalidTokens().detailsCount() == 2)
-            let _: Int = try await call(queue) {
+            let _: Int = try await queue.client.eventLoop.call {
                 set.value.remove([.init(ByteBuffer(string: "aa"), .registered, registeredAt: 7)], completion: $0)
             }
             #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens) == .array(["bb"]))

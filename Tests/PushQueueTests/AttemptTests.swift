@@ -80,9 +80,7 @@ struct AttemptTests {
         }
 
         /// Delivers notifications of a campaign, or reports the deliveries of a group.
-        func deliver(_ count: Int = 1, campaign: String? = nil, _ group: DeliveryGroup = AttemptTests.group)
-            async throws
-        {
+        func deliver(_ count: Int, campaign: String?, _ group: DeliveryGroup) async throws {
             let lane = lane()
             try queue.push(["good"])
             // The poison job is not due.
@@ -123,9 +121,11 @@ struct AttemptTests {
     }
 
     /// Delivers while the poison job is not due.
-    private func deliver(_ scene: Scene, _ count: Int, _ campaign: String?) async throws {
+    private func deliver(
+        _ scene: Scene, _ count: Int, _ campaign: String?, _ group: DeliveryGroup = Self.group
+    ) async throws {
         try scene.wait(-500)
-        try await scene.deliver(count, campaign: campaign)
+        try await scene.deliver(count, campaign: campaign, group)
         try scene.wait(500)
     }
 
@@ -189,12 +189,6 @@ struct AttemptTests {
         #expect(try await scene.fail(notifications: 9) == 2)
         // Nothing of the group was delivered since that failure.
         #expect(try await scene.fail(notifications: 9) == 2)
-    }
-
-    private func deliver(_ scene: Scene, _ count: Int, _ campaign: String?, _ group: DeliveryGroup) async throws {
-        try scene.wait(-500)
-        try await scene.deliver(count, campaign: campaign, group)
-        try scene.wait(500)
     }
 
     @Test("A counter that has begun again still shows what was delivered since.", arguments: ["spring", nil])

@@ -27,9 +27,7 @@ struct FleetStateTests {
         func call<Value: Sendable, Failure: Error>(
             _ body: @escaping @Sendable (Fleet, @escaping (Result<Value, Failure>) -> Void) -> Void
         ) async throws -> Value {
-            try await withCheckedThrowingContinuation { continuation in
-                loop.execute { body(self) { continuation.resume(with: $0) } }
-            }
+            try await loop.call { body(self, $0) }
         }
 
         func read(_ apps: [String] = ["shop"]) async throws -> [AppPauses.State] {

@@ -216,9 +216,7 @@ struct InvalidTokenTests {
         func call<Value: Sendable>(
             _ body: @escaping @Sendable (InvalidTokenSet, @escaping Completion<Value>) -> Void
         ) async throws -> Value {
-            try await withCheckedThrowingContinuation { continuation in
-                queue.client.eventLoop.execute { [set] in body(set.value) { continuation.resume(with: $0) } }
-            }
+            try await queue.client.eventLoop.call { [set] in body(set.value, $0) }
         }
 
         func mark(_ token: InvalidToken) async throws -> InvalidToken.Marking {

@@ -133,14 +133,11 @@ struct QueueScriptTests {
     func random() async throws {
         try await withQueue { queue in
             try queue.push(["a"])
-            let stamp = try await withCheckedThrowingContinuation { continuation in
-                queue.client.eventLoop.execute { [client = queue.client, keys = queue.keys] in
-                    QueueConnection(
-                        client: client, keys: keys, worker: "w", limits: QueueLimits(), clock: .server, random: { 36 }
-                    ).claim(ClaimRequest(count: 1, first: 1, join: true)) { continuation.resume(with: $0.map(\.stamp)) }
-                }
+            let claimed: Claimed = try await queue.client.eventLoop.call { [client = queue.client, keys = queue.keys] in
+                QueueConnection(client: client, keys: keys, worker: "w", limits: QueueLimits(), random: { 36 })
+                    .claim(ClaimRequest(count: 1, first: 1, join: true), completion: $0)
             }
-            #expect(stamp.hasPrefix("0010") && stamp.utf8.count <= 15)
+            #expect(claimed.stamp.hasPrefix("0010") && claimed.stamp.utf8.count <= 15)
         }
     }
 

@@ -74,9 +74,7 @@ struct TokenFilterKeeperTests {
         private func call<Value: Sendable>(
             _ body: @escaping @Sendable (RedisClient, SharedKeys, @escaping Completion<Value>) -> Void
         ) async throws -> Value {
-            try await withCheckedThrowingContinuation { continuation in
-                loop.execute { [client, keys] in body(client, keys) { continuation.resume(with: $0) } }
-            }
+            try await loop.call { [client, keys] in body(client, keys, $0) }
         }
     }
 

@@ -53,22 +53,17 @@ package final class TestQueue {
         _ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int], goFirst: Bool = false,
         clock: ClockSource = .server
     ) async throws -> [Int] {
-        try await withCheckedThrowingContinuation { continuation in
-            client.eventLoop.execute { [client, sharedKeys] in
-                SharedRates(client: client, keys: sharedKeys, clock: clock).take(
-                    amounts.map { .init(notifications: $0, goesFirst: goFirst) },
-                    of: .campaign(campaign, perSecond: perSecond, since: since)
-                ) { continuation.resume(with: $0) }
-            }
+        try await client.eventLoop.call { [client, sharedKeys] in
+            SharedRates(client: client, keys: sharedKeys, clock: clock).take(
+                amounts.map { .init(notifications: $0, goesFirst: goFirst) },
+                of: .campaign(campaign, perSecond: perSecond, since: since), completion: $0)
         }
     }
 
     /// Adds the pause of a campaign by its guard to the audit log, as a worker does.
     package func record(_ stopped: StoppedCampaign) async throws {
-        try await withCheckedThrowingContinuation { continuation in
-            client.eventLoop.execute { [client, sharedKeys] in
-                GuardAudit(client: client, keys: sharedKeys).record(stopped) { continuation.resume(with: $0) }
-            }
+        try await client.eventLoop.call { [client, sharedKeys] in
+            GuardAudit(client: client, keys: sharedKeys).record(stopped, completion: $0)
         }
     }
 
@@ -267,8 +262,17 @@ package struct TestWorker: LoopBound {
     private func call<Value: Sendable>(
         _ body: @escaping @Sendable (QueueConnection, @escaping Completion<Value>) -> Void
     ) async throws -> Value {
+        try await eventLoop.call { body(queue.value, $0) }
+    }
+}
+
+extension EventLoop {
+    /// Makes a call on the event loop, and waits for its completion.
+    package func call<Value: Sendable, Failure: Error>(
+        _ body: @escaping @Sendable (@escaping (Result<Value, Failure>) -> Void) -> Void
+    ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
-            eventLoop.execute { body(queue.value) { continuation.resume(with: $0) } }
+            execute { body { continuation.resume(with: $0) } }
         }
     }
 }
