@@ -1,7 +1,5 @@
 import Foundation
-import Logging
 import NIOCore
-import Operations
 import QueueTestSupport
 import Redis
 import TestSupport
@@ -376,7 +374,9 @@ struct InvalidTokenTests {
     func cluster() async throws {
         let cluster = try await RedisCluster()
         let keys = SharedKeys()
-        try await addInvalidTokensToSet([token("aa"), token("bb")], keys, on: RedisTopology(url: cluster.url))
+        try await withRedis(cluster.url, key: keys.invalidTokens) {
+            try await $0.addInvalidTokens([token("aa"), token("bb")], keys)
+        }
         let owner = try cluster.owner(ofSlot: cluster.slot(of: keys.invalidTokens))
         #expect(try owner.run("SCARD", keys.invalidTokens) == 2)
         #expect(try owner.invalidTokens().detailsCount() == 2)

@@ -50,11 +50,11 @@ struct TokenFilterKeeperTests {
         var fillings: Int { get async throws { try await loop.submit { [box] in box.value.keeper.fillings }.get() } }
 
         func add(_ tokens: [String]) async throws {
-            try await addInvalidTokensToSet(
+            try await client.addInvalidTokens(
                 tokens.map {
                     InvalidToken(
                         token: ByteBuffer(string: $0), at: 5, reason: "Unregistered", topic: nil, source: .apns)
-                }, keys, on: client.topology)
+                }, keys)
         }
 
         /// Records a token that APNs throttles for a time.

@@ -44,7 +44,7 @@ package final class TestQueue {
     }
 
     package func addInvalidTokens(_ tokens: [InvalidToken]) async throws {
-        try await addInvalidTokensToSet(tokens, sharedKeys, on: client.topology)
+        try await client.addInvalidTokens(tokens, sharedKeys)
     }
 
     /// Asks for the turns of jobs of a limited campaign.
@@ -280,14 +280,20 @@ extension EventLoop {
 /// Runs `body` with a queue and a client for its workers, and closes the client afterwards.
 package func withQueue(on server: RedisServer? = nil, _ body: (TestQueue) async throws -> Void) async throws {
     let server = try server ?? TestQueue.server.get()
+    try await withRedis(server.url) { try await body(TestQueue(redis: server.connect(), client: $0)) }
+}
+
+/// Runs `body` with a connected client, and closes it afterwards.
+/// - Parameter key: any key of the slot to serve, in a Cluster.
+package func withRedis(_ url: String, key: String = "", _ body: (RedisClient) async throws -> Void) async throws {
     let client = RedisClient(
-        topology: try RedisTopology(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+        topology: try RedisTopology(url: url), key: key, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
         logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
     client.start()
     let result: Result<Void, any Error>
     do {
         try await client.waitUntilReady(timeout: .minutes(3))
-        try await body(TestQueue(redis: server.connect(), client: client))
+        try await body(client)
         result = .success(())
     } catch {
         result = .failure(error)
@@ -296,26 +302,13 @@ package func withQueue(on server: RedisServer? = nil, _ body: (TestQueue) async 
     try result.get()
 }
 
-/// Adds tokens as a worker's lane does.
-package func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys, on topology: RedisTopology)
-    async throws
-{
-    let loop = MultiThreadedEventLoopGroup.singleton.next()
-    let client = RedisClient(
-        topology: topology, key: keys.invalidTokens, eventLoop: loop,
-        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-    client.start()
-    try await client.waitUntilReady(timeout: .minutes(3))
-    let result: Result<[InvalidToken.Marking], QueueFailure> = await withCheckedContinuation {
-        continuation in
-        loop.execute {
-            InvalidTokenSet(client: client, keys: keys, maximumAge: 0).mark(tokens) {
-                continuation.resume(returning: $0)
-            }
+extension RedisClient {
+    /// Adds tokens to the set of invalid ones, as a worker's lane does.
+    package func addInvalidTokens(_ tokens: [InvalidToken], _ keys: SharedKeys) async throws {
+        let _: [InvalidToken.Marking] = try await eventLoop.call {
+            InvalidTokenSet(client: self, keys: keys, maximumAge: 0).mark(tokens, completion: $0)
         }
     }
-    try await client.close().get()
-    _ = try result.get()
 }
 
 extension ByteBuffer {
