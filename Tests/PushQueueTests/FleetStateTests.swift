@@ -1,7 +1,5 @@
 import Foundation
-import Logging
 import NIOCore
-import NIOPosix
 import Operations
 import QueueTestSupport
 import Redis
