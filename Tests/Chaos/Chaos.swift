@@ -21,9 +21,9 @@ struct Chaos: AsyncParsableCommand {
     @Option var logs: String?
 
     func validate() throws {
-        guard (5...86_400).contains(seconds) else { throw ValidationError("--seconds has to be from 5 to 86400") }
-        guard (1...10_000_000).contains(jobs ?? 1) else { throw ValidationError("--jobs has to be from 1 to 10000000") }
-        guard (1...64).contains(workers) else { throw ValidationError("--workers has to be from 1 to 64") }
+        guard (5...86_400).contains(seconds) else { throw ValidationError("--seconds must be from 5 to 86400") }
+        guard (1...10_000_000).contains(jobs ?? 1) else { throw ValidationError("--jobs must be from 1 to 10000000") }
+        guard (1...64).contains(workers) else { throw ValidationError("--workers must be from 1 to 64") }
         guard (0...20).contains(poison) else { throw ValidationError("--poison must be from 0 to 20") }
         guard (1...16).contains(queues) else { throw ValidationError("--queues must be from 1 to 16") }
     }
