@@ -1,9 +1,6 @@
 import NIOCore
 import PushQueue
 
-/// Receives the result of a request to Redis.
-typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
-
 /// The operations of a consumer on its queue in Redis; see ``QueueConnection``. All calls and completions are on the lane's event loop.
 protocol QueueStore: AnyObject {
     var isReady: Bool { get }
