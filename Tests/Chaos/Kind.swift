@@ -98,7 +98,6 @@ enum Kind: CaseIterable {
         }
     }
 
-    /// True for a job of the campaign.
     var isOfCampaign: Bool { self == .limited || self == .limitedFanOut }
 
     /// True for a job for more devices than the worker keeps in one job, or than its campaign's limit: its pieces have

@@ -38,7 +38,6 @@ final class Producer: Sendable {
     private struct Refused: Error {}
 
     private let maker: JobMaker
-    /// The name of the queue.
     private let name: String
     /// The numbers of the queue's jobs: first those that are pushed while the faults occur, then those for the drain.
     private let numbers: [Int]

@@ -12,7 +12,6 @@ struct QueueRemains {
             let tokens: [String]?
         }
 
-        /// The name of its queue.
         let queue: String
         let header: Header
         let original: [UInt8]

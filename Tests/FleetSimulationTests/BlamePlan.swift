@@ -229,7 +229,6 @@ extension BlamePlan {
 }
 
 extension BlameRun {
-    /// The mistakes of a run.
     var mistakes: [String] {
         var found: [String] = []
         let (slow, isOutage) = (plan.limit, plan.outage != nil)
@@ -281,7 +280,6 @@ extension BlameRun {
 }
 
 extension FleetSimulation {
-    /// Returns the mistakes in a run of a plan.
     static func mistakes(_ plan: BlamePlan, _ mutation: Mutation? = nil, on server: SimulatedServer) throws -> [String]
     {
         try FleetSimulation(seed: 1, .init(mutation: mutation, plan: plan), on: server).runPlan().mistakes

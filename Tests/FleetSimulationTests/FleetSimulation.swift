@@ -205,7 +205,6 @@ final class FleetSimulation: @unchecked Sendable {
         try settle()
     }
 
-    /// Runs a plan to its end.
     func runPlan() throws -> BlameRun {
         defer { dismantle() }
         guard let blame else { throw error("there is no plan") }

@@ -109,9 +109,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case retriesAreWitnesses
     /// The scopes of campaigns are unknown.
     case hidesCampaigns
-    /// Every failure spends an attempt.
     case everyFailureSpends
-    /// No failure spends an attempt.
     case noFailureSpends
 
     /// A plan that needs the removed rule of blame.

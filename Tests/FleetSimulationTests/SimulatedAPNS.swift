@@ -245,7 +245,6 @@ final class SimulatedAPNS {
     /// The reasons why all requests of an app are refused, and the ends of these times.
     private var refusals: [Int: (reason: APNSReason, until: NIODeadline)] = [:]
     private var chatTimes: [NIODeadline] = []
-    /// The lanes that have a notification in flight.
     private var inFlight: [Int: SimulatedLane] = [:]
     private var providerTokens: ProviderTokens
     /// The provider tokens that were verified, with the times when they were signed.

@@ -208,7 +208,6 @@ struct SharesTests {
         #expect(try await queue.worker("v").claim(0).nextDue == nil)
     }
 
-    /// Returns a job that was postponed.
     private static func postponed(_ id: String, _ fair: String?, _ members: String = "", failed: Bool = false) -> String
     {
         let error = failed ? #""error":{"reason":"Shutdown","at":1},"# : ""

@@ -7,7 +7,6 @@ package struct QueueScope: SuiteTrait, TestTrait, TestScoping {
 
     @TaskLocal private static var current: Current?
 
-    /// The queue of the current test.
     package static var queue: TestQueue {
         guard let current else { preconditionFailure("the suite lacks the trait `.queue`") }
         return current.queue

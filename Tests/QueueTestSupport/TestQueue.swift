@@ -195,7 +195,6 @@ package struct TestWorker: LoopBound {
         return claimed
     }
 
-    /// Returns a claim of this lane.
     package func id(_ number: Int) -> ClaimID { stamps[number] }
 
     /// Returns the origin of a job whose first claim is one of this lane.
@@ -396,7 +395,6 @@ extension TestWorker {
 }
 
 extension PackedResults {
-    /// One result.
     package static var sample: PackedResults { of(NotificationResult(.delivered)) }
 
     package static func of(_ results: NotificationResult...) -> PackedResults {

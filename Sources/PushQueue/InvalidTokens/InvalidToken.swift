@@ -129,7 +129,6 @@ extension InvalidToken {
     public struct Removal: Sendable, Equatable {
         /// The marks to remove.
         public enum Reason: String, Sendable {
-            /// Everything.
             case all
             /// Marks from before ``registeredAt``, when the device registered.
             case registered

@@ -100,7 +100,6 @@ public final class InvalidTokenSet {
 
     // MARK: Reading
 
-    /// Counts the tokens in the set.
     public func count(completion: @escaping Completion<Int>) {
         call(completion) { form, completion in
             form.sizes(of: 0..<form.shards) { completion($0.map { $0.reduce(0, +) }) }

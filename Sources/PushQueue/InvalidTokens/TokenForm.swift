@@ -109,7 +109,6 @@ public struct TokenForm {
 
     // MARK: Writing
 
-    /// A mark to add.
     public struct Addition: Sendable {
         /// Lower-case hex.
         var token: ByteBuffer

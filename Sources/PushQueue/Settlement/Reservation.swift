@@ -24,7 +24,6 @@ public struct Reservation: Sendable {
     }
 }
 
-/// The answer to a ``Reservation``.
 public enum ReservationResult: Int, Sendable {
     /// The job can be sent.
     case granted = 1

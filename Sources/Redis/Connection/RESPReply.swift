@@ -46,7 +46,6 @@ public struct RESPReply: Sendable {
 
         public var isNull: Bool { node.kind == .null }
 
-        /// The number, if this is an integer.
         public var integer: Int? { node.kind == .integer ? node.value : nil }
 
         /// The bytes of a string, status or error. They share the reply's storage: while this buffer lives, all bytes

@@ -63,7 +63,6 @@ public struct RedisCommand: Sendable {
         lengths.append(arguments.writeBytes(argument))
     }
 
-    /// Adds arguments that were collected.
     public mutating func append(contentsOf collected: RedisCommand) {
         arguments.writeImmutableBuffer(collected.arguments)
         lengths += collected.lengths

@@ -10,7 +10,7 @@ final class RedisConnection: LoopBound, @unchecked Sendable {
     let eventLoop: any EventLoop
     /// The server's address, for messages.
     let address: String
-    /// Called once, on the event loop and before the unanswered commands fail, when the connection ends.
+    /// Called once on the event loop when the connection ends, before the unanswered commands fail.
     var onClose: ((RedisError) -> Void)?
 
     /// Receives the messages of subscribed channels.

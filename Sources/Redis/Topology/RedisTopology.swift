@@ -57,7 +57,6 @@ public enum RedisTopology: Sendable, Equatable {
         }
     }
 
-    /// True if connections use TLS.
     public var usesTLS: Bool {
         switch self {
         case .single(let endpoint): endpoint.access.usesTLS
@@ -129,7 +128,6 @@ extension RedisTopology: Redacted {
 ///
 /// Source: Redis Cluster specification, "Key distribution model" and "Hash tags".
 public enum RedisHashSlot {
-    /// The number of slots.
     public static let count = 16_384
 
     /// Returns the slot of a key: of the text between its first `{` and the next `}` if that is not empty, otherwise of

@@ -192,7 +192,6 @@ final class ServerDiscovery {
 }
 
 extension Result {
-    /// The value, if there is one.
     fileprivate var value: Success? { if case .success(let value) = self { value } else { nil } }
 }
 

@@ -16,7 +16,6 @@ struct ServerDiscoveryState {
 
     /// A seed's answer.
     struct Answer: Equatable {
-        /// The server, if it knows one.
         var server: RedisLocation?
         var seeds: [RedisLocation]
         /// The IDs of the deployment's servers, which no other deployment has; empty if unknown.
@@ -90,7 +89,6 @@ struct ServerDiscoveryState {
         return begin()
     }
 
-    /// Records a seed's answer.
     mutating func answered(_ answer: Answer, at now: NIODeadline) -> Step {
         guard let asked else { return next() }
         if let refusal = recognize(answer, of: asked, at: now) {

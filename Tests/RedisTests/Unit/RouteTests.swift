@@ -26,7 +26,6 @@ struct RouteTests {
         }
     }
 
-    /// Returns a route that serves.
     private func serving(_ link: Link) -> Route<Link> {
         var route = Route<Link>()
         #expect(route.found(link) == true)
