@@ -70,8 +70,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// Creates a client. It does nothing before `start`.
     ///
     /// - Parameters:
-    ///   - key: any key of the slot to serve, if the topology is a Cluster. Commands with keys of other slots fail with
-    ///     `MOVED`.
+    ///   - key: any key of the slot to serve, if the topology is a Cluster. Commands with keys of other slots fail with `MOVED`.
     ///   - masterWatch: announces a new master; `nil` for a separate watch. The clients of a process should share one, because each watch
     ///     holds a connection to a Sentinel.
     ///   - random: the source of jitter, from 0 to 1.

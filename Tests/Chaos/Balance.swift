@@ -46,8 +46,7 @@ struct Balance {
     private mutating func compare(_ remains: QueueRemains) {
         let dead = remains.count("dead") + sums.uncountedDead
         let lapsed = remains.count("expired") + remains.count("dropped") - remains.count("dropped:Duplicate")
-        // Suppressed: the token was in the set when its job was claimed again, because the worker died before the
-        // settlement.
+        // Suppressed: the token was in the set when its job was claimed again, because the worker died before the settlement.
         let invalid = remains.count("invalid_token") + remains.count("suppressed")
         let ended = remains.count("delivered") + invalid + dead + lapsed
         expect(ended, notifications, "Redis counts other ends than there are notifications")

@@ -21,8 +21,7 @@ struct ChaosRun {
     static let lease = 7000
     /// The number of shards of the invalid tokens in a Cluster.
     static let shards = 4
-    /// If nothing more is settled for this long, the remaining jobs are stuck. An answer of APNs can defer a
-    /// notification for 90 seconds.
+    /// If nothing more is settled for this long, the remaining jobs are stuck. An answer of APNs can defer a notification for 90 seconds.
     private static let patience = Duration.seconds(120)
 
     /// The number of jobs above which a drain needs no plain jobs.
@@ -189,8 +188,7 @@ struct ChaosRun {
         while true {
             try stage.fleet.look()
             let left = try QueueRemains.unsettledCount(stage.servers, options.queue)
-            // While much else is left, there is something to send anyway. Once nothing else is left, the rest are pushed
-            // without pauses.
+            // While much else is left, there is something to send anyway. Once nothing else is left, the rest are pushed without pauses.
             let hasPushed = left > Self.muchLeft ? true : try await pushOne()
             if left == 0, !hasPushed { return true }
             if left == 0 { while try await pushOne() {} }

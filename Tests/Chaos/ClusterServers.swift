@@ -3,12 +3,10 @@ import TestSupport
 
 /// Three masters with a replica each.
 final class ClusterServers: QueueServers {
-    /// A node does not answer while it moves a large key. With a shorter timeout it would be failed over in the middle
-    /// of the move, and the keys that the other node had already received would be lost: the replica does not know of
-    /// the move.
+    /// A node does not answer while it moves a large key. With a shorter timeout it would be failed over in the middle of the move, and the
+    /// keys that the other node had already received would be lost: the replica does not know of the move.
     private static let nodeTimeout = 5000
-    /// The maximum size of a list, in bytes, for a move of its slot. A key is moved as a whole, which blocks both
-    /// nodes.
+    /// The maximum size of a list, in bytes, for a move of its slot. A key is moved as a whole, which blocks both nodes.
     private static let largestMove = 32 << 20
     /// Six nodes on a machine with few cores take a while to agree again.
     private static let patience = Duration.seconds(180)

@@ -205,8 +205,7 @@ struct JobMaker: Sendable {
         SeededGenerator.mixed(SeededGenerator.mixed(seed &+ UInt64(number)) &+ salt &* 0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Returns numbers in hex, one after the other, each with its number of digits. Longer numbers lose their first
-    /// digits.
+    /// Returns numbers in hex, one after the other, each with its number of digits. Longer numbers lose their first digits.
     private static func hex(_ parts: [(value: UInt64, digits: Int)]) -> String {
         String(unsafeUninitializedCapacity: parts.reduce(0) { $0 + $1.digits }) { buffer in
             var end = 0

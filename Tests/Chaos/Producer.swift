@@ -24,8 +24,7 @@ final class Producer: Sendable {
         }
     }
 
-    /// The end of the key of the batches that Redis has, so that a push whose answer was lost is not made twice. It is in
-    /// the queue's slot.
+    /// The end of the key of the batches that Redis has, so that a push whose answer was lost is not made twice. It is in the queue's slot.
     static let batches = "chaos"
     private static let script = """
         if redis.call('SADD', KEYS[2], ARGV[1]) == 0 then return 0 end

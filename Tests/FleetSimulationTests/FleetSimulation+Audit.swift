@@ -84,10 +84,9 @@ extension FleetSimulation {
         return counters
     }
 
-    /// Checks that no sums were added twice to the minutes' counters. Some may be missing, because a lane's last second
-    /// can be lost. A notification counts again if it is sent again because its job was reclaimed. Those that ended
-    /// without a request, such as cancelled ones, can count again after any crash, so they are checked only if no lane
-    /// crashed.
+    /// Checks that no sums were added twice to the minutes' counters. Some may be missing, because a lane's last second can be lost. A
+    /// notification counts again if it is sent again because its job was reclaimed. Those that ended without a request, such as cancelled
+    /// ones, can count again after any crash, so they are checked only if no lane crashed.
     private func checkMinutes(atMost ended: Int) throws {
         // A notification that two lanes have ended, because the first lost its lease, counts for both.
         guard fleet.all.flatMap(\.lanes).allSatisfy({ $0.counters.lostClaims == 0 }) else { return }

@@ -291,8 +291,7 @@ final class FleetSimulation: @unchecked Sendable {
         }
     }
 
-    /// True if a claim that Redis executed must not lead to the sending of a job, because its campaign was cancelled
-    /// before.
+    /// True if a claim that Redis executed must not lead to the sending of a job, because its campaign was cancelled before.
     func forbids(_ job: SimulatedJob, claimedAt: Int64) -> Bool {
         guard let campaign = job.campaign, let at = fleet.cancellations["\(job.queue) \(campaign)"] else {
             return false

@@ -176,8 +176,7 @@ final class ProtocolChecks {
     }
 }
 
-/// Checks that a lane that ends has written all answers that it received some time before, so that their notifications
-/// are not sent again.
+/// Checks that a lane that ends has written all answers that it received some time before, so that their notifications are not sent again.
 final class AnswerChecks {
     /// The time after which an answer must be written: a second, two slow round trips for invalid tokens that come before
     /// the settlement, and as many for those of an earlier part of the job.
@@ -276,8 +275,7 @@ final class LaneChecks {
     /// Records that the lane has received a job.
     /// - Parameters:
     ///   - holder: the name under which it claimed the job.
-    ///   - claimedAt: the time when Redis executed the claim, in milliseconds since 1970; `nil` for a job that the
-    ///     lane had claimed before.
+    ///   - claimedAt: the time when Redis executed the claim, in milliseconds since 1970; `nil` for a job that the lane had claimed before.
     func receive(_ body: ByteBuffer, under holder: String, at claimedAt: Int64? = nil) {
         guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
         if let claimedAt, let job = simulation.ledger.job(number) {

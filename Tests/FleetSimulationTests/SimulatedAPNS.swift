@@ -306,8 +306,7 @@ final class SimulatedAPNS {
         return number
     }
 
-    /// Checks that a notification is in flight only once, as long as both lanes that send it have the leases of their
-    /// claims.
+    /// Checks that a notification is in flight only once, as long as both lanes that send it have the leases of their claims.
     ///
     /// A lane that has lost its lease may still send the jobs that it claimed under it, even under its next name: it
     /// can't know whether another lane has reclaimed them or Redis has lost them. Delivery is at least once.

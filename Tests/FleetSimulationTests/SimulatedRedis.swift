@@ -4,8 +4,7 @@ import NIOCore
 @testable import PushQueue
 @testable import Redis
 
-/// The fleet's Redis, with its faults: it can be unreachable, refuse every command, run out of memory, and return to an
-/// older state.
+/// The fleet's Redis, with its faults: it can be unreachable, refuse every command, run out of memory, and return to an older state.
 final class SimulatedRedis {
     let server: SimulatedServer
     let queues: [QueueKeys]
@@ -153,8 +152,7 @@ final class SimulatedRedis {
 
     func takeSnapshot() { snapshot = server.dump() }
 
-    /// Returns to the snapshot, as after a failover to a lagging replica. Commands on their way to the old server reach
-    /// the new one late.
+    /// Returns to the snapshot, as after a failover to a lagging replica. Commands on their way to the old server reach the new one late.
     /// - Returns: false without a snapshot, or while Redis is down.
     func rollBack() -> Bool {
         guard let snapshot, isUp else { return false }

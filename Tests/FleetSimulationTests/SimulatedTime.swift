@@ -37,8 +37,7 @@ final class SimulatedEvent: @unchecked Sendable {
     }
 }
 
-/// The time of a simulation, and all scheduled events. Simultaneous events are executed in the order they were
-/// scheduled.
+/// The time of a simulation, and all scheduled events. Simultaneous events are executed in the order they were scheduled.
 final class SimulatedTime {
     private(set) var now = NIODeadline.uptimeNanoseconds(3_600_000_000_000)
     private(set) var steps = 0
@@ -112,8 +111,7 @@ final class SimulatedTime {
     func end() { while let event = heap.pop() { event.abandon() } }
 }
 
-/// Events by time and order. The keys are in one array without references, because moving references is slow in a debug
-/// build.
+/// Events by time and order. The keys are in one array without references, because moving references is slow in a debug build.
 private struct EventHeap {
     private struct Key {
         var time: UInt64
@@ -238,8 +236,7 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
     }
 }
 
-/// The random numbers of a simulation. It has its own arithmetic, because the standard library's is generic and slow in
-/// a debug build.
+/// The random numbers of a simulation. It has its own arithmetic, because the standard library's is generic and slow in a debug build.
 final class SimulatedRandom {
     private var generator: SeededGenerator
 

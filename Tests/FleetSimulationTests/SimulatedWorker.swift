@@ -127,8 +127,7 @@ final class SimulatedLane {
 
     var counters: LaneCounters { lane.context.metrics.counters }
 
-    /// True if the lane may send a provider token signed by its worker, because a lane could not ask for the fleet's at
-    /// some time.
+    /// True if the lane may send a provider token signed by its worker, because a lane could not ask for the fleet's at some time.
     var mayLackFleetToken: Bool {
         guard let worker else { return true }
         return worker.loop.wasStopped || worker.lanes.contains { $0.checks.mayLackFleetToken || $0.sender.losses > 0 }
@@ -212,8 +211,7 @@ private final class SimulatedStores: LaneStores {
     func close() -> EventLoopFuture<Void> { lane.sender.eventLoop.makeSucceededVoidFuture() }
 }
 
-/// A queue's real store with a simulated blocking wait, checks of what the lane receives, and the mutations of the
-/// engine's rules.
+/// A queue's real store with a simulated blocking wait, checks of what the lane receives, and the mutations of the engine's rules.
 private final class SimulatedQueueStore: QueueStore {
     private let store: QueueConnection
     private let queue: QueueContext
@@ -315,8 +313,7 @@ private final class SimulatedQueueStore: QueueStore {
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         let claimed = claimed
         let confirm: Completion<QueueConnection.Settled> = { [simulation] result in
-            // A settlement that found no claim confirms nothing: after a rollback a recovered job may be reserved under
-            // its name.
+            // A settlement that found no claim confirms nothing: after a rollback a recovered job may be reserved under its name.
             if case .success(let settled) = result, settled.lost == 0 {
                 simulation.checks.confirm(settlement, of: claimed)
             }

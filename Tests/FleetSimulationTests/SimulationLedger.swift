@@ -198,8 +198,7 @@ final class SimulationLedger {
             deadMistake: job.isBroken ? nil : Self.unexpected(bytes, job))
     }
 
-    /// Returns the mistake if a good job is a dead letter although it had attempts left and its campaign was not
-    /// cancelled.
+    /// Returns the mistake if a good job is a dead letter although it had attempts left and its campaign was not cancelled.
     private static func unexpected(_ body: ByteBuffer, _ job: SimulatedJob) -> String? {
         let text = String(buffer: body)
         let reasons =

@@ -13,8 +13,7 @@ struct AttemptTests {
     private static let start: Int64 = 1_795_305_570_000
     private static let group = DeliveryGroup(app: "shop", pushType: "alert")
 
-    /// One poison job of a queue, which fails again and again, and deliveries beside it. Each step is settled by another
-    /// lane.
+    /// One poison job of a queue, which fails again and again, and deliveries beside it. Each step is settled by another lane.
     private final class Scene {
         let queue: TestQueue
         let campaign: ByteBuffer?

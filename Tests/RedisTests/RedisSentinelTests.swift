@@ -17,8 +17,7 @@ struct RedisSentinelTests {
             let first = try set.master()
             first.kill()
             acknowledged += try await write(100..<300, by: client)
-            // The client may know of the new master before all Sentinels do, because they are asked one after the
-            // other.
+            // The client may know of the new master before all Sentinels do, because they are asked one after the other.
             try await set.waitForNewMaster(after: first)
             let second = try set.master()
             #expect(try second.run("LLEN", "list").number ?? 0 >= 200)

@@ -44,8 +44,7 @@ public struct Claimed: Sendable {
     public var expiredWorker: String?
     /// The number of dead letters that were evicted to stay within the limits.
     public var evicted: Int
-    /// An operator's command, if a heartbeat was sent. The same command is returned with each heartbeat until it
-    /// expires.
+    /// An operator's command, if a heartbeat was sent. The same command is returned with each heartbeat until it expires.
     public var command: WorkerCommand?
     /// The stamp of the claims; empty without jobs.
     public var stamp: String

@@ -4,8 +4,7 @@ import PrintableText
 import PushJob
 import Redis
 
-/// Operators' commands about jobs: the campaigns and ids that are cancelled, paused or limited. Lanes read them with
-/// their claims.
+/// Operators' commands about jobs: the campaigns and ids that are cancelled, paused or limited. Lanes read them with their claims.
 ///
 /// A command is one field of a hash, regardless of the number of its jobs. Lanes apply it when they decode a job. When
 /// it changes, they also apply it to the jobs that they have not submitted.

@@ -3,9 +3,8 @@ import PrintableText
 
 /// A digest of the settings that make a worker refuse jobs. All workers of a queue publish theirs in Redis.
 ///
-/// A worker that refuses a job does not know whether another would accept it: during a rolling upgrade, the others may
-/// have an app that it lacks, or may be of a version that understands more. So the job goes back until a worker of each
-/// living configuration has refused it.
+/// A worker that refuses a job does not know whether another would accept it: during a rolling upgrade, the others may have an app that it
+/// lacks, or may be of a version that understands more. So the job goes back until a worker of each living configuration has refused it.
 public struct ConfigurationDigest: Hashable, Sendable {
     /// The digest of the apps' names and topics, which determine the app of a job.
     public let routing: UInt32

@@ -1,7 +1,6 @@
 /// A lane's report about itself in Redis: a JSON object in `worker-info`, under the lane's name.
 ///
-/// Its size is bounded, and it has neither tokens nor payloads. ``WorkerHeartbeat`` writes it; commands and the
-/// dashboard read it.
+/// Its size is bounded, and it has neither tokens nor payloads. ``WorkerHeartbeat`` writes it; commands and the dashboard read it.
 public struct WorkerReport: Sendable, Equatable {
     public enum State: String, Sendable, CaseIterable {
         /// It claims jobs.

@@ -1,5 +1,4 @@
-/// How a notification ended. The raw value is its spelling everywhere: in Redis' counters, in results, metrics and
-/// logs.
+/// How a notification ended. The raw value is its spelling everywhere: in Redis' counters, in results, metrics and logs.
 public enum Outcome: String, CaseIterable, Sendable {
     /// APNs accepted it.
     case delivered

@@ -183,8 +183,7 @@ public struct QueueKeys: Sendable {
         ] + lanes.flatMap { [(claimed($0), "hash"), (next($0), "string")] }
     }
 
-    /// True if the list of jobs is in the same Cluster slot as the queue's other keys. If not, no script can move a job
-    /// between them.
+    /// True if the list of jobs is in the same Cluster slot as the queue's other keys. If not, no script can move a job between them.
     public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
 
     /// The command that producers use to push jobs.
@@ -227,15 +226,13 @@ public struct QueueKeys: Sendable {
     /// - Parameter process: the part of a lane's name that all lanes of its process share.
     public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
-    /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at`, `updated_at`, `finished_at`,
-    /// `open` while the total can grow, `guard` (JSON, see `CampaignGuard`), `at:<start>/<length>`, the number that
-    /// ended in a period of some seconds, and `latency` (JSON: the upper bounds of times from enqueueing to delivery in
-    /// ms, with the numbers of notifications); kept for 90 days.
+    /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at`, `updated_at`, `finished_at`, `open` while the total
+    /// can grow, `guard` (JSON, see `CampaignGuard`), `at:<start>/<length>`, the number that ended in a period of some seconds, and
+    /// `latency` (JSON: the upper bounds of times from enqueueing to delivery in ms, with the numbers of notifications); kept for 90 days.
     public func campaign(_ name: String) -> String { campaignPrefix + name }
 
-    /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with
-    /// the digests of the list and of the job, and the time when its canary was pushed (`canary_at`); kept for 90
-    /// days.
+    /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with the digests of
+    /// the list and of the job, and the time when its canary was pushed (`canary_at`); kept for 90 days.
     public func campaignList(_ name: String) -> String { "\(base)campaign-list:\(name)" }
 
     /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …); kept for 40 days.

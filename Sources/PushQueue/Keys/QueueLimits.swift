@@ -22,8 +22,7 @@ public struct QueueLimits: Sendable {
     public var maximumResults = 100_000
     /// The approximate maximum age of results, in milliseconds; 0 for no limit.
     public var maximumResultAge = 30 * 86_400_000
-    /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as
-    /// poison.
+    /// The number of times that a job can be reclaimed from expired lanes. The next time, it becomes a dead letter as poison.
     public var maximumReclaims = 5
 
     /// The argument of scripts that write results themselves: 0 if none are kept.

@@ -16,12 +16,10 @@ public struct SharedKeys: Sendable {
     public let invalidTokenDetails: String
     /// HASH: number of facts → JSON with `reason`, `topic`, `environment`, `source` and `set`.
     public let invalidTokenFacts: String
-    /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or
-    /// `removed`, a number.
+    /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or `removed`, a number.
     public let invalidTokenChanges: String
-    /// STRING: the number of shards of the set; missing until it is divided for the first time. While `invalid reshard`
-    /// changes it, two more numbers follow: that of the shards of the incomplete form, and the time when the change
-    /// began, in ms since 1970.
+    /// STRING: the number of shards of the set; missing until it is divided for the first time. While `invalid reshard` changes it, two
+    /// more numbers follow: that of the shards of the incomplete form, and the time when the change began, in ms since 1970.
     public let invalidTokenDivision: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
     public let registrations: String

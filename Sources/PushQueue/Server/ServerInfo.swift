@@ -16,8 +16,7 @@ public struct ServerInfo: Sendable, Equatable {
     public var version: String?
     /// The numbers of the Redis version whose commands the server has, such as `[7, 0, 15]`; empty if unknown.
     public var compatibleVersion: [Int] = []
-    /// The memory that counts against ``memoryLimit``, in bytes: without the buffers for replicas and for the
-    /// append-only file.
+    /// The memory that counts against ``memoryLimit``, in bytes: without the buffers for replicas and for the append-only file.
     public var usedMemory: Int?
     /// `maxmemory` in bytes; 0 for no limit.
     public var memoryLimit: Int?

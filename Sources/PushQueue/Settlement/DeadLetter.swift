@@ -23,12 +23,10 @@ public struct DeadLetter: Sendable, Equatable {
         self.original = original
     }
 
-    /// Returns the JSON members with a dead letter's details, for
-    /// ``Settlement/bury(_:as:reason:attempts:members:original:settles:)``.
+    /// Returns the JSON members with a dead letter's details, for ``Settlement/bury(_:as:reason:attempts:members:original:settles:)``.
     /// - Parameters:
     ///   - app: the app that was chosen for the job; `nil` for the app that the job names.
-    ///   - firstSeen: the time when the job was first seen, in milliseconds since 1970; `nil` for the time in its
-    ///     wrapper.
+    ///   - firstSeen: the time when the job was first seen, in milliseconds since 1970; `nil` for the time in its wrapper.
     ///   - detail: an explanation for operators.
     ///   - status: APNs' status, or the gateway's.
     ///   - error: the reason of the last attempt.

@@ -25,8 +25,7 @@ public struct LatencyCounts: Sendable, Equatable {
         counts[min(Self.bucket(of: milliseconds), counts.count - 1)] &+= 1
     }
 
-    /// Returns the index of a time's bucket, from its highest bit and the bit after that. May be beyond the last
-    /// bucket.
+    /// Returns the index of a time's bucket, from its highest bit and the bit after that. May be beyond the last bucket.
     public static func bucket(of milliseconds: Int) -> Int {
         guard milliseconds > 1 else { return max(0, milliseconds) }
         let bit = Int.bitWidth - 1 - milliseconds.leadingZeroBitCount

@@ -163,8 +163,7 @@ public struct Settlement: Sendable {
         public enum Fault: String, Sendable {
             /// The notification, its token or its job.
             case own
-            /// The server, as after a server error or silence. It spends no attempt in the first hour after the first
-            /// failure.
+            /// The server, as after a server error or silence. It spends no attempt in the first hour after the first failure.
             case server
         }
     }
@@ -287,8 +286,7 @@ public struct Settlement: Sendable {
     ///     waited for a share.
     ///   - cut: the range of the original's list of tokens in the claimed job. The pieces leave it out.
     ///   - original: the range of the original's bytes in the claimed job.
-    ///   - text: the text that `pieces` are ranges of, if the claimed job does not have the tokens as they must be
-    ///     written.
+    ///   - text: the text that `pieces` are ranges of, if the claimed job does not have the tokens as they must be written.
     public mutating func split(
         _ claim: ClaimID, prefix: ByteBuffer, fair: ByteBuffer? = nil, pieces: [Range<Int>], cut: Range<Int>,
         original: Range<Int>, text: ByteBuffer? = nil

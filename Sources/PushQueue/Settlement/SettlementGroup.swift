@@ -53,8 +53,7 @@ struct SettlementGroup {
         }
     }
 
-    /// The claim that replaces another, and its job: the wrapper's head, and the range of the original's bytes in the
-    /// claimed job.
+    /// The claim that replaces another, and its job: the wrapper's head, and the range of the original's bytes in the claimed job.
     typealias Rest = (claim: ClaimID, head: ByteBuffer, original: Range<Int>)
 
     /// The claims of jobs with one notification left, without a result, by the index of their outcomes.

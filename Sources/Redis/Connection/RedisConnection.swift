@@ -2,8 +2,7 @@ import NIOCore
 import NIOPosix
 import Sockets
 
-/// One connection to Redis: commands are written in the order of sending, and answered in the same order. Many can be
-/// in flight at once.
+/// One connection to Redis: commands are written in the order of sending, and answered in the same order. Many can be in flight at once.
 ///
 /// `@unchecked Sendable`: all state is accessed only on `eventLoop`, which every method that accesses it checks.
 final class RedisConnection: LoopBound, @unchecked Sendable {
@@ -235,8 +234,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// Set to `nil` when the channel ends, to break a reference cycle: the connection keeps the channel, and the
-    /// channel this handler.
+    /// Set to `nil` when the channel ends, to break a reference cycle: the connection keeps the channel, and the channel this handler.
     private(set) var connection: RedisConnection?
     private let decoder = RESPDecoder()
 

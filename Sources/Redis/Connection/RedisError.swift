@@ -51,9 +51,8 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
         return place.hasPrefix("on @user_script:") ? text[..<start.lowerBound] : text
     }
 
-    /// Returns the reason why a script may not write. Before Redis 7 it follows the script's position:
-    /// `ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. Errors
-    /// of commands that were executed have no hyphen there.
+    /// Returns the reason why a script may not write. Before Redis 7 it follows the script's position: `ERR Error running script (call to
+    /// f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. Errors of commands that were executed have no hyphen there.
     private static func refusal(ofScript text: String) -> Substring? {
         guard text.hasPrefix("ERR Error running script"), let place = text.firstRange(of: ": -") else { return nil }
         let refusal = text[place.upperBound...]

@@ -1,7 +1,6 @@
 import Sockets
 
-/// The first commands on a new connection: the login, the database, the client's name, and a check that the server
-/// answers.
+/// The first commands on a new connection: the login, the database, the client's name, and a check that the server answers.
 struct RedisHandshake {
     enum Step: Equatable {
         case authenticate

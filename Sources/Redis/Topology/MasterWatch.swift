@@ -3,8 +3,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Sockets
 
-/// Learns from the Sentinels which server is the master, for all clients of a process, over one connection to a
-/// Sentinel.
+/// Learns from the Sentinels which server is the master, for all clients of a process, over one connection to a Sentinel.
 ///
 /// After a failover from a healthy master, the old master accepts writes for about ten more seconds. These writes are lost when a Sentinel
 /// makes it a replica. So clients must learn of the failover at once, and the old master does not report it. (Source: Redis Sentinel

@@ -11,8 +11,7 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
     let topology: RedisTopology
     let eventLoop: any EventLoop
     let configuration: RedisClientConfiguration
-    /// How long an unused connection to a node stays open. While a slot moves, its commands alternate between
-    /// two nodes.
+    /// How long an unused connection to a node stays open. While a slot moves, its commands alternate between two nodes.
     var idleTime: TimeAmount = .seconds(10)
     private var nodes: [SharedConnection] = []
     private var inquiries: [RedisLocation: [RedisCommand.Completion]] = [:]
@@ -131,8 +130,7 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
         }
     }
 
-    /// Returns the connector, made at the first attempt and kept: with TLS it holds the system's certificate
-    /// authorities.
+    /// Returns the connector, made at the first attempt and kept: with TLS it holds the system's certificate authorities.
     private func existingOrNewConnector() throws(RedisError) -> RedisConnector {
         if let connector { return connector }
         let new = try RedisConnector(
@@ -250,8 +248,7 @@ final class ServerLink: LoopBound, @unchecked Sendable {
         node = nil
     }
 
-    /// Closes the connection after this time, if this is its only user and has not released it; unanswered commands
-    /// fail.
+    /// Closes the connection after this time, if this is its only user and has not released it; unanswered commands fail.
     func retire(within time: TimeAmount, reason: String) {
         retirement = connection.eventLoop.scheduleTask(in: time) { [self] in
             if node?.state.users == 1 { connection.close(reason: reason) }

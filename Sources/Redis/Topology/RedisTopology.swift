@@ -130,8 +130,7 @@ extension RedisTopology: Redacted {
 public enum RedisHashSlot {
     public static let count = 16_384
 
-    /// Returns the slot of a key: of the text between its first `{` and the next `}` if that is not empty, otherwise of
-    /// the whole key.
+    /// Returns the slot of a key: of the text between its first `{` and the next `}` if that is not empty, otherwise of the whole key.
     public static func of(_ key: String) -> Int {
         Int(crc16(hashed(Array(key.utf8)[...]))) % count
     }

@@ -119,8 +119,7 @@ struct Route<Link: AnyObject> {
         return (link, (between.kept?.sentAway ?? []) + (between.kept?.arrived ?? []))
     }
 
-    /// Records that a connection has no more commands in flight: it was lost, or a previous server has given its last
-    /// answer.
+    /// Records that a connection has no more commands in flight: it was lost, or a previous server has given its last answer.
     mutating func lost(_ link: Link) -> Loss {
         if server === link {
             state = .between(Between())

@@ -28,8 +28,7 @@ struct ServerDiscoveryState {
     /// The time until another deployment is accepted, if it answers at an address of the known one.
     static let patience: TimeAmount = .seconds(60)
 
-    /// The seeds in the order of asking: the last one that worked, those that it named, and those of the URL, which can
-    /// be out of date.
+    /// The seeds in the order of asking: the last one that worked, those that it named, and those of the URL, which can be out of date.
     private(set) var seeds: [RedisLocation]
     private let configuredSeeds: [RedisLocation]
     private let fixed: RedisLocation?
@@ -258,8 +257,7 @@ extension ServerDiscoveryState.Answer {
         }
     }
 
-    /// Reads another Sentinel: alternating names and values. Redis 6.2 and later call the address `ip` even if it is a
-    /// host name.
+    /// Reads another Sentinel: alternating names and values. Redis 6.2 and later call the address `ip` even if it is a host name.
     private mutating func read(_ instance: RESPReply.Element, sender: RedisLocation) {
         var host: String?
         var port: Int?

@@ -67,8 +67,7 @@ extension LogOutput {
     /// Returns the output to standard error. At its end, the process waits up to a second until all lines are written.
     /// - Parameters:
     ///   - format: the configured format; `auto` is resolved here.
-    ///   - environment: the process' environment, which identifies systemd's journal, and disables colors (`NO_COLOR`,
-    ///     see no-color.org).
+    ///   - environment: the process' environment, which identifies systemd's journal, and disables colors (`NO_COLOR`, see no-color.org).
     public static func standardError(_ format: LogFormat, environment: [String: String]) -> LogOutput {
         let isColored = isatty(STDERR_FILENO) == 1 && (environment["NO_COLOR"] ?? "").isEmpty
         let output = LogOutput(format: format.resolved(environment: environment), isColored: isColored)

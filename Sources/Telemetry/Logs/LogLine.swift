@@ -80,8 +80,7 @@ struct LogLine {
 
     // MARK: JSON
 
-    /// The names that every line has. Metadata with one of these names gets an underscore, so that no name occurs
-    /// twice.
+    /// The names that every line has. Metadata with one of these names gets an underscore, so that no name occurs twice.
     private static let ownNames: Set<String> = ["time", "level", "message", "logger"]
 
     private func writeJSON(to line: inout [UInt8]) {

@@ -25,8 +25,7 @@ public struct NotifySocket: Sendable {
 
     private static let longestPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path)
 
-    /// Sends a message of lines such as `READY=1`. Never blocks: a manager that does not read must not delay the
-    /// service.
+    /// Sends a message of lines such as `READY=1`. Never blocks: a manager that does not read must not delay the service.
     /// - Throws: ``Failure``.
     public func send(_ message: String) throws {
         let type = Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)

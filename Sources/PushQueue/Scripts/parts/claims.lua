@@ -37,9 +37,8 @@ local function restore_inbox(inbox, jobs, head)
     return number, bytes
 end
 
--- Returns the fields of the claims that one call gives back, and the number of all claims. The last claims come first,
--- so that pushing each to the head of the list restores their order. `bytes` is the size of the jobs that the call has given
--- back before.
+-- Returns the fields of the claims that one call gives back, and the number of all claims. The last claims come first, so that pushing each
+-- to the head of the list restores their order. `bytes` is the size of the jobs that the call has given back before.
 local function fields_to_give_back(claimed, bytes)
     local fields = redis.call('HKEYS', claimed)
     local number = {}

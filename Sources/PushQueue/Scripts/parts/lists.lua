@@ -30,8 +30,7 @@ end
 
 local MOST_AT_ONCE, PROBED_TWICE = 64, 16
 
--- Reads jobs one after the other until `limit` jobs are read, until they reach `max_bytes`, or until there are
--- no more.
+-- Reads jobs one after the other until `limit` jobs are read, until they reach `max_bytes`, or until there are no more.
 --   read     returns the jobs at two indexes and between them, counted from 0, in their order
 --   largest  the size of the largest job that is known, or nil
 -- Returns the jobs, the size of the largest, true if there are no more, and the size of all.

@@ -38,8 +38,7 @@ local function depth_after(body, first, last, depth, steps)
     return depth + opened - closed, steps - 1 - (last - first) / 50 - (escapes + strings + opened + closed) / 10
 end
 
--- Returns the index of the quote that ends the string whose first quote is at `open`, nil if it has no end, and
--- how many steps are left.
+-- Returns the index of the quote that ends the string whose first quote is at `open`, nil if it has no end, and how many steps are left.
 local function string_end(text, open, steps)
     local close = find(text, '"', open + 1, true)
     while close and steps > 0 do
@@ -84,8 +83,7 @@ local function is_at_top(body, at)
     return stop ~= nil and not find(body, ']', at, true) and not find(body, '[^ \t\r\n]', stop + 1)
 end
 
--- Returns the index of the value of a member of the object that begins at an index, nil if there is none, and how
--- many steps are left.
+-- Returns the index of the value of a member of the object that begins at an index, nil if there is none, and how many steps are left.
 local function value_within(body, start, name, steps)
     local rest, at, depth = name .. '"', start, 0
     local tokens, wanted = find_name(body, 'tokens"', start), find_name(body, rest, start)

@@ -6,8 +6,7 @@
 local MAX_FIELDS_WITH_REASON = 40
 local MINUTE_LIFE = 25 * 3600
 
--- Returns the key of the minute's counters, such as `…minute:2026-11-21T14:05`. `minutes` is the key without its
--- minute.
+-- Returns the key of the minute's counters, such as `…minute:2026-11-21T14:05`. `minutes` is the key without its minute.
 local function minute_key(minutes, now)
     local hour, minute = math.floor(now / 3600000) % 24, math.floor(now / 60000) % 60
     return minutes .. date(now) .. string.format('T%02d:%02d', hour, minute)
@@ -33,8 +32,7 @@ local function add_to_minute(minutes, now, counts)
     redis.pcall('EXPIRE', key, MINUTE_LIFE)
 end
 
--- Records the age of the oldest job in ms, if it is known and the largest of the minute so far. Call add_to_minute
--- afterwards.
+-- Records the age of the oldest job in ms, if it is known and the largest of the minute so far. Call add_to_minute afterwards.
 local function note_oldest(key, age)
     local known = redis.pcall('HGET', key, 'oldest')
     if age and (not known or (type(known) == 'string' and (tonumber(known) or 0) < age)) then

@@ -16,8 +16,7 @@ do
     local MAX_TOKEN = 2048
     -- The size beyond which results are written as another entry, in bytes. The results of one job are not divided.
     local MAX_ENTRY = 49152
-    -- The stream has a mark after so many results, or after a part of its limit. The results between two marks are
-    -- removed at once.
+    -- The stream has a mark after so many results, or after a part of its limit. The results between two marks are removed at once.
     local MARK_RESULTS, MARK_PART = 10000, 1 / 32
     -- The maximum number of marks of old results that a call removes.
     local OLD_MARKS = 4
