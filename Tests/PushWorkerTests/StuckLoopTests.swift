@@ -60,7 +60,7 @@ struct StuckLoopTests {
         var app = AppConfiguration(name: "app", topic: "com.example.app", credential: .providerTokens([source]))
         app.endpoint = APNSEndpoint(host: "127.0.0.1", port: try RedisServer.refusedPort())
         var configuration = WorkerConfiguration(
-            redis: .single(try RedisEndpoint(url: redis.url)), queues: [QueueConfiguration(keys: try QueueKeys())],
+            redis: try RedisTopology(url: redis.url), queues: [QueueConfiguration(keys: try QueueKeys())],
             sharedKeys: SharedKeys(prefix: "push"), apps: [app], workerName: "stuck")
         configuration.lanes = 2
         configuration.drainTimeout = 1000

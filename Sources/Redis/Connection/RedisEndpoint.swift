@@ -16,22 +16,8 @@ public struct RedisEndpoint: Sendable, Equatable {
         self.access = access
     }
 
-    /// Parses `redis://[user[:password]@]host[:port][/db]`, the same with `rediss://` for TLS, and
-    /// `unix://[user:password@]/path[?db=n]` (also as `redis+unix:`). User, password and path can be percent-encoded.
-    /// With `?password_file=/path` the URL has no password, but can have a user.
-    ///
-    /// - Throws: `RedisURLError`, which never repeats a part of the URL.
-    public init(url: String) throws(RedisURLError) {
-        guard let (scheme, rest) = url.splitOnce(at: "://") else { throw .scheme }
-        switch scheme.lowercased() {
-        case "redis": try self.init(network: rest, usesTLS: false)
-        case "rediss": try self.init(network: rest, usesTLS: true)
-        case "unix", "redis+unix": try self.init(socket: rest)
-        default: throw .scheme
-        }
-    }
-
-    private init(network rest: Substring, usesTLS: Bool) throws(RedisURLError) {
+    /// Parses `[user[:password]@]host[:port][/db]`.
+    init(network rest: Substring, usesTLS: Bool) throws(RedisURLError) {
         let (place, query) = try RedisURLText.splitQuery(rest, allowing: ["password_file"])
         let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
         var (access, server) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
@@ -41,7 +27,8 @@ public struct RedisEndpoint: Sendable, Equatable {
         self.init(location: location, access: access)
     }
 
-    private init(socket rest: Substring) throws(RedisURLError) {
+    /// Parses `[user:password@]/path[?db=n]`.
+    init(socket rest: Substring) throws(RedisURLError) {
         let (place, query) = try RedisURLText.splitQuery(rest, allowing: ["db", "password_file"])
         guard let slash = place.firstIndex(of: "/") else { throw .socketPath }
         var (access, host) = try RedisURLText.splitCredentials(place[..<slash], passwordFile: query["password_file"])

@@ -40,20 +40,26 @@ public enum RedisTopology: Sendable, Equatable {
         public var access = RedisAccess()
     }
 
-    /// Parses the URLs of `RedisEndpoint`, and
-    /// `redis+sentinel://[user:password@]host[:26379],…[/db]?master=name[&sentinel_user=…][&sentinel_password=…]`,
-    /// `redis+cluster://[user:password@]host[:6379],…`, and both with `rediss+` for TLS to all servers. `password_file`
-    /// and `sentinel_password_file` replace the passwords.
+    /// Parses a URL; user, password and path can be percent-encoded:
+    /// - `redis://[user[:password]@]host[:port][/db]`
+    /// - `unix://[user:password@]/path[?db=n]`, also as `redis+unix:`
+    /// - `redis+sentinel://[user:password@]host[:26379],…[/db]?master=name[&sentinel_user=…][&sentinel_password=…]`
+    /// - `redis+cluster://[user:password@]host[:6379],…`
+    ///
+    /// `rediss` instead of `redis` uses TLS to all servers. `password_file` and `sentinel_password_file` replace the passwords.
     ///
     /// - Throws: `RedisURLError`, which never repeats a part of the URL.
     public init(url: String) throws(RedisURLError) {
         guard let (scheme, rest) = url.splitOnce(at: "://") else { throw .scheme }
         switch scheme.lowercased() {
+        case "redis": self = .single(try RedisEndpoint(network: rest, usesTLS: false))
+        case "rediss": self = .single(try RedisEndpoint(network: rest, usesTLS: true))
+        case "unix", "redis+unix": self = .single(try RedisEndpoint(socket: rest))
         case "redis+sentinel": self = .sentinel(try Sentinel(rest, usesTLS: false))
         case "rediss+sentinel": self = .sentinel(try Sentinel(rest, usesTLS: true))
         case "redis+cluster": self = .cluster(try Cluster(rest, usesTLS: false))
         case "rediss+cluster": self = .cluster(try Cluster(rest, usesTLS: true))
-        default: self = .single(try RedisEndpoint(url: url))
+        default: throw .scheme
         }
     }
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Redis
 
-@Suite("A Redis URL of several servers")
+@Suite("A Redis URL")
 struct RedisTopologyTests {
     static let sentinels: [(String, RedisTopology.Sentinel)] = [
         (
@@ -53,17 +53,41 @@ struct RedisTopologyTests {
         #expect(try RedisTopology(url: url) == .cluster(expected))
     }
 
-    @Test("of one server is unchanged", arguments: ["redis://:p@c:7/2", "unix:///run/r?db=1"])
-    func single(url: String) throws { #expect(try RedisTopology(url: url) == .single(RedisEndpoint(url: url))) }
+    private static func at(_ host: String, _ port: Int = 6379, _ access: RedisAccess = RedisAccess()) -> RedisEndpoint {
+        RedisEndpoint(location: .host(host, port: port), access: access)
+    }
+
+    @Test(
+        "names one server",
+        arguments: [
+            ("redis://cache", at("cache")), ("redis://cache:7000/3", at("cache", 7000, RedisAccess(database: 3))),
+            ("REDIS://cache/", at("cache")), ("rediss://cache:1", at("cache", 1, RedisAccess(usesTLS: true))),
+            ("redis://:pw@10.0.0.1:65535", at("10.0.0.1", 65535, RedisAccess(password: "pw"))),
+            ("redis://me:pw@c", at("c", 6379, RedisAccess(user: "me", password: "pw"))),
+            ("redis://me:@c", at("c", 6379, RedisAccess(user: "me", password: ""))),
+            ("redis://:@c", at("c")), ("redis://@c", at("c")),
+            ("redis://a%40b:p%2F%3a%C3%A9@c", at("c", 6379, RedisAccess(user: "a@b", password: "p/:é"))),
+            ("redis://:a:b@c@d", at("d", 6379, RedisAccess(password: "a:b@c"))), ("redis://[::1]", at("::1")),
+            ("redis://:p@[fe80::1]:7/2", at("fe80::1", 7, RedisAccess(password: "p", database: 2))),
+            ("redis://redis_1.push-net:6379", at("redis_1.push-net")),
+            ("unix:///run/redis.sock", RedisEndpoint(location: .unixSocket("/run/redis.sock"))),
+            (
+                "redis+unix://u:p@/run/a%20b?db=4",
+                RedisEndpoint(
+                    location: .unixSocket("/run/a b"), access: RedisAccess(user: "u", password: "p", database: 4))
+            ),
+        ])
+    func single(url: String, expected: RedisEndpoint) throws {
+        #expect(try RedisTopology(url: url) == .single(expected))
+    }
 
     @Test("reads a password from a file, for a user without a password or none")
     func passwordFile() throws {
         let both = RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "me", passwordFile: "/p"))
-        #expect(try RedisEndpoint(url: "redis://me@c?password_file=/p") == both)
-        #expect(try RedisEndpoint(url: "redis://me:@c?password_file=/p") == both)
-        #expect(
-            try RedisEndpoint(url: "unix:///r?db=2&password_file=/p")
-                == RedisEndpoint(location: .unixSocket("/r"), access: RedisAccess(passwordFile: "/p", database: 2)))
+        #expect(try RedisTopology(url: "redis://me@c?password_file=/p") == .single(both))
+        #expect(try RedisTopology(url: "redis://me:@c?password_file=/p") == .single(both))
+        let socket = RedisEndpoint(location: .unixSocket("/r"), access: RedisAccess(passwordFile: "/p", database: 2))
+        #expect(try RedisTopology(url: "unix:///r?db=2&password_file=/p") == .single(socket))
     }
 
     @Test(
@@ -81,8 +105,30 @@ struct RedisTopologyTests {
             ("redis+cluster://a/1", .clusterDatabase), ("redis+cluster://a,b:0", .port),
             ("redis+cluster://a,", .host), ("redis+cluster://a?master=m", .query), ("redis+cluster://a#b", .query),
             ("redis+sentinels://a", .scheme), ("redis://a,b", .host),
+            ("", .scheme), ("cache:6379", .scheme), ("http://cache", .scheme),
+            ("redis://", .host), ("redis:///1", .host), ("redis://:6379", .host), ("redis://[::1", .host),
+            ("redis://[::1]x", .host), ("redis://[zz]", .host), ("redis://a b", .host), ("redis://a\r\nb", .host),
+            ("redis://c:", .port), ("redis://c:0", .port), ("redis://c:65536", .port), ("redis://c:+1", .port),
+            ("redis://c:99999999999999999999", .port), ("redis://[::1]:x", .port),
+            ("redis://c/x", .database), ("redis://c/-1", .database), ("redis://c/1/2", .database),
+            ("redis://secret@c", .userWithoutPassword),
+            ("redis://:%zz@c", .percentEncoding), ("redis://:%4@c", .percentEncoding),
+            ("redis://:%ff@c", .percentEncoding), ("redis://:%+1@c", .percentEncoding),
+            ("unix://relative", .socketPath), ("unix:///", .socketPath), ("unix://host/path", .socketPath),
+            ("redis://c?db=1", .query), ("redis://c#1", .query), ("unix:///a?x=1", .query),
         ])
     func refusal(url: String, expected: RedisURLError) { #expect(throws: expected) { try RedisTopology(url: url) } }
+
+    @Test("with an unencoded password is refused without repeating any of it", arguments: ["/", "?", "#"])
+    func leak(separator: String) {
+        do {
+            let topology = try RedisTopology(url: "redis://:sec\(separator)ret@cache:6379/0")
+            Issue.record("taken for \(topology)")
+        } catch {
+            #expect(!"\(error)".contains("sec") && !"\(error)".contains("ret@"))
+            #expect("\(error)".contains("percent-encode"))
+        }
+    }
 
     @Test(
         "shows everything but the passwords",
@@ -93,11 +139,15 @@ struct RedisTopologyTests {
             ),
             ("redis+cluster://:hunter2@a", "redis+cluster://:***@a:6379"),
             ("redis://me@a?password_file=/run/p", "redis://me:***@a:6379?password_file=/run/p"),
+            ("rediss://me:hunter2@cache/2", "rediss://me:***@cache:6379/2"),
+            ("redis://:hunter2@[::1]", "redis://:***@[::1]:6379"),
+            ("unix://me:hunter2@/run/r?db=1", "unix://me:***@/run/r?db=1"),
         ])
     func description(url: String, shown: String) throws {
         let topology = try RedisTopology(url: url)
         #expect(topology.description == shown)
         var texts = try shownTexts(of: topology) + shownTexts(of: [topology])
+        if case .single(let endpoint) = topology { texts += try shownTexts(of: endpoint) }
         if case .sentinel(let sentinel) = topology { texts += try shownTexts(of: sentinel) }
         if case .cluster(let cluster) = topology { texts += try shownTexts(of: cluster) }
         for text in texts { #expect(!text.contains("hunter2")) }
