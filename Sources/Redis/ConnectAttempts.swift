@@ -15,22 +15,15 @@ final class ConnectAttempts {
     private let address: String
     private let eventLoop: any EventLoop
     private let log: RedisClientLog
-    private let random: @Sendable () -> Double
     private var state: ReconnectState
     private var next: Scheduled<Void>?
     private var waiting: [Waiter] = []
 
-    /// - Parameters:
-    ///   - address: the address in errors.
-    ///   - random: the source of jitter, from 0 to 1.
-    init(
-        address: String, on eventLoop: any EventLoop, backoff: Backoff, log: RedisClientLog,
-        random: @escaping @Sendable () -> Double
-    ) {
+    /// - Parameter address: the address in errors.
+    init(address: String, on eventLoop: any EventLoop, backoff: Backoff, log: RedisClientLog) {
         self.address = address
         self.eventLoop = eventLoop
         self.log = log
-        self.random = random
         state = ReconnectState(backoff: backoff)
     }
 
@@ -56,7 +49,8 @@ final class ConnectAttempts {
     /// - Parameter connect: makes the next attempt.
     /// - Returns: the wait before the next attempt; `nil` if no connection is wanted.
     func failed(because error: RedisError, connect: @escaping () -> Void) -> TimeAmount? {
-        guard let retry = state.failed(because: error, at: eventLoop.now, random: random()) else { return nil }
+        let random = Double.random(in: 0...1)
+        guard let retry = state.failed(because: error, at: eventLoop.now, random: random) else { return nil }
         log.failed(error, retry)
         next = eventLoop.assumeIsolated().scheduleTask(in: retry.delay) { [self] in
             if state.waited() { connect() }

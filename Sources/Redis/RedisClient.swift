@@ -65,7 +65,6 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// The server for new commands, or the commands that wait for one.
     private var route = Route<ServerLink>()
     private let attempts: ConnectAttempts
-    private let random: @Sendable () -> Double
 
     /// Creates a client. It does nothing before `start`.
     ///
@@ -73,31 +72,28 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     ///   - key: any key of the slot to serve, if the topology is a Cluster. Commands with keys of other slots fail with `MOVED`.
     ///   - masterWatch: announces a new master; `nil` for a separate watch. The clients of a process should share one, because each watch
     ///     holds a connection to a Sentinel.
-    ///   - random: the source of jitter, from 0 to 1.
     public convenience init(
         topology: RedisTopology, key: String = "", eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), masterWatch: MasterWatch? = nil,
-        logger: Logger, random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
+        logger: Logger
     ) {
         self.init(
             topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, masterWatch: masterWatch,
-            sharing: nil, logger: logger, random: random)
+            sharing: nil, logger: logger)
     }
 
     /// - Parameter nodes: connections shared with other clients; `nil` for separate ones.
     init(
         topology: RedisTopology, key: String, eventLoop: any EventLoop, configuration: RedisClientConfiguration,
-        masterWatch: MasterWatch?, sharing nodes: NodeConnections?, logger: Logger,
-        random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
+        masterWatch: MasterWatch?, sharing nodes: NodeConnections?, logger: Logger
     ) {
         self.topology = topology
         self.eventLoop = eventLoop
         self.configuration = configuration
         self.masterWatch = masterWatch ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
-        self.random = random
         let log = RedisClientLog(logger: logger, topology: topology)
         attempts = ConnectAttempts(
-            address: topology.address, on: eventLoop, backoff: configuration.backoff, log: log, random: random)
+            address: topology.address, on: eventLoop, backoff: configuration.backoff, log: log)
         ownsNodes = nodes == nil
         self.nodes =
             nodes ?? NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration)
@@ -110,7 +106,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
         eventLoop.enter {
             guard self.attempts.start() else { return }
             self.connect()
-            self.discovery.keepChecking(random: self.random) { [weak self] in self?.route.server != nil }
+            self.discovery.keepChecking { [weak self] in self?.route.server != nil }
         }
     }
 

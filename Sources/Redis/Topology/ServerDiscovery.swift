@@ -70,20 +70,18 @@ final class ServerDiscovery {
 
     /// Asks the seeds at intervals while there is a connection. During a long connection all seeds may be replaced. Without these
     /// questions, the new seeds would then seem to be another deployment.
-    /// - Parameters:
-    ///   - random: the source of jitter, from 0 to 1.
-    ///   - isConnected: true while there is a connection.
-    func keepChecking(random: @escaping () -> Double, while isConnected: @escaping () -> Bool) {
+    /// - Parameter isConnected: true while there is a connection.
+    func keepChecking(while isConnected: @escaping () -> Bool) {
         if case .single = nodes.topology { return }
-        let delay = Double(nodes.configuration.seedInterval.nanoseconds) * (0.8 + 0.4 * random())
+        let delay = Double(nodes.configuration.seedInterval.nanoseconds) * Double.random(in: 0.8...1.2)
         nextCheck = nodes.eventLoop.assumeIsolated().scheduleTask(in: .nanoseconds(Int64(delay))) { [weak self] in
             guard let self else { return }
             if isConnected() { check { _ in } }
-            keepChecking(random: random, while: isConnected)
+            keepChecking(while: isConnected)
         }
     }
 
-    /// Ends ``keepChecking(random:while:)``.
+    /// Ends ``keepChecking(while:)``.
     func stop() { nextCheck?.cancel() }
 
     private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {
