@@ -13,9 +13,9 @@ public struct AdminServer: Service, CustomStringConvertible {
     /// The sources of its answers. Called for each request, from any thread.
     public struct Sources: Sendable {
         public var metrics: @Sendable () async -> MetricsPage
-        /// Returns true if the process is alive.
+        /// The probe is good while the process is alive.
         public var health: @Sendable () async -> Probe
-        /// Returns true if the process can do its work.
+        /// The probe is good while the process can do its work.
         public var readiness: @Sendable () async -> Probe
 
         public init(
