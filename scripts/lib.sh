@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Functions that the scripts share. It sets the shell's options and changes to the top of the checkout, so source it first.
+# Functions that the scripts share. This file sets the shell's options and changes to the top of the checkout, so source it first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# nginx and nghttpd are in folders that are only in root's PATH.
+# nginx and nghttpd are in folders of root's PATH.
 PATH=$PATH:/usr/sbin:/sbin
 
 fail() {
@@ -16,8 +16,8 @@ note() { printf '%s\n' "$1" >&2; }
 may_install=true
 
 # The needs of building, of the demo and of the tests, as KIND:NAME:PACKAGE. KIND is program, library (of pkg-config), file, package (of
-# Debian) or swift (a library that Swift's programs load); PACKAGE is the Debian package that has it. In Debian 13, libcurl4 is another
-# name of libcurl4t64.
+# Debian) or swift (a library that Swift's programs load). PACKAGE is the Debian package to install. In Debian 13, libcurl4 is another name
+# of libcurl4t64.
 swift_needs=(
     swift:libcurl.so.4:libcurl4 swift:libncurses.so.6:libncurses6 swift:libsqlite3.so.0:libsqlite3-0 swift:libxml2.so.2:libxml2
 )
@@ -44,14 +44,14 @@ test_needs=(
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
     program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus program:groff:groff-base
     program:codespell:codespell program:ip:iproute2 program:jq:jq
-    # For running deploy/producers, and for validating jobs by their JSON Schema.
+    # For deploy/producers, and to validate jobs against their JSON Schema.
     package:python3-jsonschema:python3-jsonschema package:python3-redis:python3-redis
     package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
     package:php-cli:php-cli package:php-redis:php-redis package:nodejs:nodejs package:node-redis:node-redis
     package:golang-go:golang-go package:golang-redigo:golang-github-gomodule-redigo-dev
-    # For enqueueing over HTTP with the clients of Tests/Foreign/http.
+    # For the clients of Tests/Foreign/http, which enqueue over HTTP.
     package:php-curl:php-curl package:python3-requests:python3-requests package:python3-httpx:python3-httpx
-    # The servers and clients of Tests/Foreign, and scripts/apns-probe; aioapns comes from PyPI.
+    # For the servers and clients of Tests/Foreign, and for scripts/apns-probe. aioapns is from PyPI.
     package:golang-golang-x-net-dev:golang-golang-x-net-dev package:python3-h2:python3-h2
     package:python3-prometheus-client:python3-prometheus-client
     package:python3-venv:python3-venv
@@ -64,14 +64,14 @@ browser_needs=(
     package:python3-redis:python3-redis package:python3-venv:python3-venv
 )
 
-# need NEED...: installs the missing ones.
+# need NEED...: installs the packages of missing needs.
 need() {
     local missing
     read -ra missing < <(missing_packages "$@")
     [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
 }
 
-# need_localhost: has `localhost` resolve, which the installer of Debian writes and debootstrap does not.
+# need_localhost: writes localhost to /etc/hosts if it does not resolve. debootstrap, unlike Debian's installer, does not write it.
 need_localhost() {
     ! getent hosts localhost >/dev/null || return 0
     $may_install || fail "localhost does not resolve: write '127.0.0.1 localhost' to /etc/hosts, or give --install"
@@ -83,10 +83,10 @@ need_localhost() {
     fi
 }
 
-# missing_packages NEED...: prints the Debian packages of the missing ones, in one line.
+# missing_packages NEED...: prints the Debian packages of missing needs, in one line.
 missing_packages() {
     local missing=() one kind name package installed='' not_found=''
-    # All at once, because each query reads the whole list.
+    # One query for all packages, because each query reads dpkg's whole list.
     if [[ "$*" = *package:* ]]; then
         installed=$(dpkg-query --show --showformat=' ${Package}:${db:Status-Status} ' 2>/dev/null) || true
     fi
@@ -104,11 +104,11 @@ missing_packages() {
     printf '%s\n' "${missing[*]}"
 }
 
-# libraries_not_found: prints the libraries that Swift's programs load and that this system does not have, each between spaces.
+# libraries_not_found: prints the libraries that Swift's programs need and this system lacks, each between spaces.
 libraries_not_found() {
     local programs
     programs=$(toolchain)/usr/bin
-    # Not every toolchain has all of them.
+    # Not every toolchain has all of these programs.
     { ldd "$programs"/{swift,swift-package,swift-frontend,swift-plugin-server,clang,lld} 2>/dev/null || true; } |
         awk '/not found/ { printf " %s ", $1 }'
 }
@@ -124,7 +124,7 @@ install_packages() (
         as_root=(sudo)
     fi
     note "Installing $*"
-    # Debian starts a server when its package is installed, and at each boot. This prevents that.
+    # By default Debian starts a server when its package is installed. This file prevents that.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         trap '"${as_root[@]}" rm -f "$policy"' EXIT
@@ -158,7 +158,7 @@ need_swift() {
     pin_versions
 }
 
-# need_swift_version VERSION: fails unless that is the installed one.
+# need_swift_version VERSION: fails if another version of Swift is installed.
 need_swift_version() {
     swift --version 2>&1 | grep -qF "Swift version $1 " ||
         fail "this needs Swift $1, not $(swift --version 2>&1 | head -n 1)"
@@ -180,7 +180,7 @@ resolved_versions() {
     awk -F '"' '$2 == "location" { url = $4 } $2 == "version" && NF > 3 { print url, $4 }' "$1" | sort
 }
 
-# Makes Package.resolved name the versions of the file: their commits may be others in a mirror.
+# Writes the versions of $versions to Package.resolved, with the commits that the mirror in use has for them.
 pin_versions() {
     local name version url commit separator='' wanted new
     wanted=$(package_versions | awk '{ print $4, $2 }' | sort)
@@ -190,7 +190,7 @@ pin_versions() {
     {
         printf '{\n  "pins" : ['
         while read -r name version _ url; do
-            # The last line is the commit of an annotated tag, or the only one.
+            # For an annotated tag, the last line is its commit, after the line of the tag object.
             commit=$(git ls-remote "$url" "refs/tags/$version" "refs/tags/$version^{}" "refs/tags/v$version" \
                 "refs/tags/v$version^{}" | awk 'END { print $1 }')
             [ -n "$commit" ] || fail "$url has no version $version, which $versions names"
@@ -205,23 +205,24 @@ pin_versions() {
     chmod 644 Package.resolved
 }
 
-# With the versions in Package.resolved, or not at all.
+# A build uses exactly the versions in Package.resolved, or fails.
 build_flags=(--force-resolved-versions)
 
-# How the programs that users run are built. Static linking: they need no installed Swift, and calls into its libraries are faster.
-# Without the checks for exclusive access at run time, which cost 5 % of a worker's CPU time; the tests run with them.
-# With optimization across modules, which saves 12 % of it and takes the compiler a fifth longer. Without a table of exported symbols,
-# which nothing reads, and which is 3.4 MB of a worker of 40 MB.
+# How users' programs are built:
+# - Static linking: Swift need not be installed, and calls into its libraries are faster.
+# - No checks for exclusive access at run time, which cost 5 % of a worker's CPU time. The tests run with these checks.
+# - Optimization across modules, which saves 12 % of the CPU time; the compiler takes a fifth longer.
+# - No table of exported symbols. Nothing reads it, and it is 3.4 MB of a worker of 40 MB.
 # shellcheck disable=SC2034 # used by the scripts that source this
 release_flags=("${build_flags[@]}" -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
     -Xswiftc -cross-module-optimization -Xlinker --no-export-dynamic)
 
-# How the demo and the tests of a module are built: without optimization, so that an edit compiles only the files that it concerns.
-# Without debug information, a crash names functions but no lines.
+# How the demo and the tests of a module are built: without optimization, so that after an edit only few files are compiled. There is no
+# debug information, so a crash names functions but no lines.
 debug_flags=("${build_flags[@]}" -c debug --scratch-path .build-debug -debug-info-format none)
 
-# How all tests are built: the engine with optimization, all else without, which takes the compiler half as long. In a directory of
-# its own, because a change of flags compiles everything again.
+# How all tests are built: only the engine with optimization, so the compiler takes half as long. They have their own directory, because
+# other flags compile everything again.
 quick_flags=(
     "${build_flags[@]}" -c release --scratch-path .build-test -debug-info-format none
     -Xswiftc -enable-testing -Xswiftc -assert-config -Xswiftc Debug
@@ -238,8 +239,8 @@ quick_compiler() {
     export SWIFT_EXEC=$compiler/bin/swiftc
 }
 
-# build release|quick|debug PRODUCT...: builds programs for users, like all tests, or without any optimization, and sets `bin` to
-# their directory. If BUILT_PROGRAMS names a directory, nothing is built and that is used; scripts/test sets it.
+# build release|quick|debug PRODUCT...: builds programs with release_flags, quick_flags or debug_flags, and sets `bin` to their
+# directory. If BUILT_PROGRAMS names a directory, as in scripts/test, nothing is built and `bin` is that directory.
 build() {
     bin=${BUILT_PROGRAMS:-}
     [ -z "$bin" ] || return 0
@@ -258,19 +259,19 @@ build() {
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
 
-# build_commit COMMIT PRODUCT...: builds programs of a commit as for users, in .build-against, and sets `bin_against` to their directory.
-# With this checkout's versions of packages, so that only the commits differ, unless the commit needs other packages.
+# build_commit COMMIT PRODUCT...: builds users' programs of a commit in .build-against, and sets `bin_against` to their directory. It
+# uses this checkout's versions of packages, so that only the commits differ. If the commit needs other packages, it uses the commit's.
 build_commit() {
     local commit tree product flags=("${release_flags[@]}")
     commit=$(git rev-parse --verify --quiet "$1^{commit}") || fail "$1 is not a commit of this repository"
     tree=$PWD/.build-against/$commit
     shift
     if [ ! -e "$tree/.git" ]; then
-        # Forget worktrees whose directories were deleted, as this one may have been.
+        # If the directory was deleted, git still has its worktree.
         git worktree prune
         git worktree add --quiet --no-checkout --detach "$tree" "$commit"
     fi
-    # Without effect on unchanged files, so that a build compiles nothing again.
+    # This does not touch unchanged files, so a build compiles nothing again.
     git -C "$tree" checkout --quiet --force --detach "$commit"
     if [ ! -e "$tree/$versions" ]; then
         note "Using the newest versions of packages that $commit allows, because it names none"
@@ -290,14 +291,14 @@ build_commit() {
     bin_against=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
 
-# module_maps DIR: prints the module maps of the C modules that the modules of a build use.
+# module_maps DIR: prints the module maps of the C modules of a build.
 module_maps() {
     find -L "$1" "$1/../../checkouts" "$PWD/Sources" \( -path '*/include/module.modulemap' -o -path '*.build/module.modulemap' \
         -o -path '*/Sources/C*/module.modulemap' \) 2>/dev/null | grep -v -- '-tool\.build/' | sort -u
 }
 
-# quietly COMMAND...: shows the command's progress on a terminal. Otherwise it prints the last line of output every ten seconds if
-# it has changed, and all output if the command fails.
+# quietly COMMAND...: on a terminal, shows the command's output. Otherwise, every ten seconds it prints the last line of the output if it
+# has changed. If the command fails, it prints all output.
 quietly() {
     if [ -t 2 ]; then
         "$@" >&2
@@ -315,10 +316,10 @@ quietly() {
     return $status
 }
 
-# show_progress LOG: prints how far a build is, or else the last line of a log, as it changes, until it or its script is killed.
+# show_progress LOG: prints a build's progress, or the last line of another log, when it changes, until it or its script is killed.
 show_progress() {
     local line last='' seconds=$SECONDS
-    # When this function is killed its sleep continues, so that must not keep a pipe of the caller open.
+    # If this function is killed, its sleep continues. Without the redirections, it would keep a pipe of the caller open.
     while sleep 10 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
         line=$(tail -n 1 "$1" 2>/dev/null | cut -c 1-100) || return 0
         # A step of the package manager: [83/120] Compiling NIOCore …
