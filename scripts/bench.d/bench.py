@@ -14,7 +14,7 @@ import report
 from programs import Failed, Program, Refused, Unavailable
 
 FIGURES = ("limit", "worker", "fanout", "lookup", "large", "trickle", "looking", "instructions")
-# The figure that --against cannot compare, because it is of another program.
+# --against cannot compare h2load with itself.
 NOT_COMPARED = {"limit"}
 
 
@@ -25,21 +25,21 @@ def arguments():
   limit    h2load with the same headers and body: CPU of the bare request
   worker   apns-worker from Redis to settlement, one lane
   fanout   worker with 1,000 tokens per job
-  lookup   worker with a million invalid tokens in Redis, none of them a job's, once it has read them
+  lookup   worker that has read a million invalid tokens from Redis; no job has one of these tokens
   large    the time for which a claim and a settlement block Redis, with jobs of up to 6.7 MB
   trickle  three jobs per second on each of sixteen queues, and as many on one queue
-  looking  what ten open pages and `status` each second take of Redis, with 50,000 retries of 68 kB and two million jobs
-  instructions   of limit, worker and fanout in user space per notification: by `perf stat`, or by callgrind without permission
+  looking  Redis' CPU for ten open pages and a `status` each second, with 50,000 retries of 68 kB and two million jobs
+  instructions   of limit, worker and fanout in user space per notification: by `perf stat`, or by callgrind if that is not permitted
 The first four are measured twice: with a server that answers at once, and with one that answers after 20±5 ms, out of order.
 
---against COMMIT builds the programs of COMMIT in .build-against with this checkout's versions of packages, measures them and
-this checkout's in alternation, and prints one table: each figure before and now, and the ratio, which is the median of the
-rounds' ratios. WORSE marks a change for the worse that exceeds the spread of the rounds' ratios. The exit status is 0 in any
-case, unless a measurement fails. Figures that the programs of COMMIT cannot do are left out, and so is limit.""")
+--against COMMIT builds the programs of COMMIT in .build-against with this checkout's versions of packages. It measures them and
+this checkout's programs in alternation, and prints one table: each figure before and now, and their ratio, which is the median
+of the rounds' ratios. WORSE marks a change for the worse that exceeds the spread of the rounds' ratios; the exit status is 0
+unless a measurement fails. limit is left out, and so are figures that the programs of COMMIT do not support.""")
     parser.add_argument("--bin", help=argparse.SUPPRESS)
     parser.add_argument("--bin-against", help=argparse.SUPPRESS)
     parser.add_argument("--against", metavar="COMMIT", help="compare with the programs of another commit")
-    # Prints what `instructions` needs, as arguments of `need` in scripts/lib.sh.
+    # Prints the needs of `instructions`, as arguments of `need` in scripts/lib.sh.
     parser.add_argument("--needs", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, metavar="N", help="5 unless --quick, then 2")
     parser.add_argument("--quick", action="store_true", help="measure a tenth, as a test of the benchmark")
@@ -74,17 +74,17 @@ class Bench:
     key_id, team_id = "ABC123DEFG", "TEAM123456"
 
     def __init__(self, options, directory):
-        # The directory of the simulator and the other tools, and that of the programs that are measured.
+        # `bin` has the simulator and the other tools. `measured` has the programs to measure: `bin` or `bin_against`.
         self.bin = self.measured = os.path.abspath(options.bin)
         self.bin_against = os.path.abspath(options.bin_against) if options.against else None
         self.is_quick = options.quick
-        # The name of the program that counts instructions, once it has.
+        # The name of the program that counted instructions; None before that.
         self.counter_name = None
         self.directory = directory
         self.certificates = os.path.join(directory, "certificates")
         self.key = os.path.join(self.certificates, f"AuthKey_{self.key_id}.p8")
-        # A worker's start and end take 20 ms of CPU: less than 1 % of so many notifications. Each costs about twice as much
-        # when answers are late.
+        # A worker's start and end take 20 ms of CPU, which is less than 1 % of the CPU for so many notifications. With late answers
+        # a notification costs about twice as much.
         self.notifications = {"at once": 500_000, "delayed": 250_000}
         if options.quick:
             self.notifications = {"at once": 20_000, "delayed": 20_000}
@@ -92,7 +92,7 @@ class Bench:
         # The bytes of each backlog of large jobs.
         self.large_backlog = 20_000_000 if options.quick else 100_000_000
         cores = sorted(os.sched_getaffinity(0))
-        # The worker has the last core, if possible not that of the servers.
+        # The worker has the last core, and the servers the first. On a machine with one core, they share it.
         self.server_cores, self.client_cores = cores[:1], cores[-1:]
 
     def plan(self, only):
@@ -124,7 +124,7 @@ def with_counter(name):
 
 
 def measure(bench, options):
-    """Runs all rounds, each with the programs of the other commit too, if there is one.
+    """Runs all rounds. With --against, each round also measures the programs of the other commit.
 
     Returns {"now" or "before": {name: {setting: {metric: [value of each round]}}}}, and {name: reason} of omitted figures.
     """
@@ -134,7 +134,7 @@ def measure(bench, options):
     values, left_out = {program: {} for program in programs}, {}
     plan = bench.plan(options.only)
     for number in range(options.rounds):
-        # In turn, so that the drift of the machine's speed favours neither.
+        # The order alternates, so that a drift of the machine's speed favours neither program.
         order = list(programs.items())[::1 if number % 2 else -1]
         for name, setting, measurement in plan:
             figure = name.split(".")[0]
@@ -165,7 +165,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def end(received, _):
-    """Raises an exception that stops all programs. A second signal must not interrupt that."""
+    """Raises an exception that stops all programs, and ignores further signals until they have stopped."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + received)

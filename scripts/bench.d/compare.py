@@ -2,7 +2,7 @@
 
 from statistics import median
 
-# Each metric that is compared: its name, its digits, and True if more is better.
+# The metrics to compare: {metric: (title, digits after the point, True if more is better)}.
 METRICS = {
     "cpu_us": ("CPU µs", 2, False), "rate": ("per second", 0, True), "redis_cpu_us": ("Redis µs", 2, False),
     "redis_trips_per_256_jobs": ("trips/256", 2, False), "redis_commands": ("Redis commands", 2, False),
@@ -12,7 +12,7 @@ METRICS = {
 
 
 def rows(before, now):
-    """Returns a row for each metric of both programs, as they were measured.
+    """Returns a row for each metric that both programs have, in the order of the measurements.
 
     before, now: {name: {setting: {metric: [value of each round]}}}.
     """
@@ -32,7 +32,7 @@ def compared(before, now, more_is_better):
     """Returns the medians, the ratios of the rounds, and if the second program is worse by more than the spread of the ratios."""
     ratios = [second / first for first, second in zip(before, now, strict=True)]
     middle, least, most = median(ratios), min(ratios), max(ratios)
-    # Compared as printed.
+    # Rounded as in the table, so that the table explains the verdict.
     excess = round(1 - middle if more_is_better else middle - 1, 3)
     return {
         "before": median(before), "now": median(now), "ratio": middle, "least": least, "most": most,
@@ -52,7 +52,7 @@ def absent(before, now):
 
 
 def table(header, compared_rows, left_out):
-    """Returns the text: a row for each metric, and each figure that was left out."""
+    """Returns the table as a text: a row for each metric, and a line for each figure that was left out."""
     lines = [
         header, "",
         f"{'figure':<30}{'answers':<9}{'metric':<19}{'before':>12}{'now':>12}{'ratio':>8}  least–most",

@@ -17,7 +17,7 @@ class PerfStat:
     """The processor's own counter, which many virtual machines lack."""
 
     name = "perf stat"
-    # The lengths of the two runs in notifications, and of a quick measurement: whole jobs of 1,000 tokens.
+    # The numbers of notifications of the two runs, and of a quick measurement: multiples of the 1,000 tokens of a job.
     lengths, quick_lengths = (50_000, 150_000), (5000, 15_000)
 
     def __init__(self, bench):
@@ -25,12 +25,12 @@ class PerfStat:
         self.file, self.pid_file = path + ".csv", path + ".pid"
 
     def command(self, command):
-        """Returns the command that runs another one and counts. Signals for that one go to the process in `pid_file`."""
+        """Returns a command that runs `command` and counts its instructions. `pid_file` gets the process to send signals to."""
         return ["perf", "stat", "--field-separator", ",", "--event", EVENT, "--output", self.file, "--", "setpriv", "--pdeathsig",
                 "KILL", "sh", "-c", 'echo $$ >"$0"; exec "$@"', self.pid_file, *command]
 
     def count(self):
-        """Returns the instructions, once the program has ended."""
+        """Returns the number of instructions. The program must have ended."""
         with open(self.file, encoding="utf-8") as file:
             return perf_count(file.read())
 
@@ -58,7 +58,7 @@ class Callgrind:
 
 @functools.cache
 def without_debug_information(program, directory):
-    """Returns the path of a copy. Valgrind does not read what Swift writes, and ends."""
+    """Returns the path of a copy without debug information. Valgrind ends if it must read Swift's debug information."""
     copy = os.path.join(directory, f"{os.path.basename(program)}-{next(NUMBERS)}")
     subprocess.run(["strip", "--strip-debug", "-o", copy, program], check=True)
     return copy
@@ -66,7 +66,7 @@ def without_debug_information(program, directory):
 
 @functools.cache
 def counter_type():
-    """Returns the best counter that this machine has."""
+    """Returns PerfStat if perf can count here, otherwise Callgrind."""
     reason = "perf is missing"
     if shutil.which("perf"):
         done = subprocess.run(
@@ -83,7 +83,7 @@ def counter_type():
 
 
 def perf_count(text):
-    """Returns the instructions from the output of `perf stat --field-separator ,`: one line per type of core."""
+    """Returns the number of instructions in the output of `perf stat --field-separator ,`, which has a line per type of core."""
     counts = [line.split(",")[0] for line in text.splitlines() if "instructions" in line and "," in line]
     known = [int(count) for count in counts if count.isdigit()]
     if not known:
@@ -92,7 +92,7 @@ def perf_count(text):
 
 
 def callgrind_count(text):
-    """Returns the instructions from callgrind's output file."""
+    """Returns the number of instructions in callgrind's output file."""
     found = re.findall(r"^totals: (\d+)", text, re.MULTILINE)
     if len(found) != 1:
         raise Failed(f"callgrind's file has {len(found)} totals, not 1")

@@ -33,7 +33,7 @@ def limit(bench, setting):
 
 
 def bare_requests(bench, setting, count, counter=None):
-    """Returns h2load, after its requests."""
+    """Runs h2load to the end of its requests, and returns it."""
     peer = Simulator(bench, setting)
     body, paths = os.path.join(bench.directory, "body.json"), os.path.join(bench.directory, "paths")
     with open(body, "w", encoding="utf-8") as file:
@@ -74,14 +74,14 @@ class Worker:
             }, counter)
 
     def stop(self):
-        """Stops it and returns its account."""
+        """Stops the worker and returns its account."""
         self.program.stop()
         with open(self.account_file, encoding="utf-8") as file:
             return json.load(file)
 
 
 def worker(bench, setting, tokens=1):
-    """From a backlog in Redis to settlement."""
+    """Measures a worker with a backlog of jobs, from Redis to settlement."""
     jobs = bench.notifications[setting] // tokens
     redis = RedisServer(bench)
     queue = Queue(redis.client, tokens)
@@ -111,7 +111,7 @@ def fanout(bench, setting):
 
 
 def drain(queue, running, jobs):
-    """Waits until this number of jobs is done. Returns the time at which it began."""
+    """Waits until this number of jobs is done. Returns the time when the first job was claimed."""
     began = None
     deadline = time.monotonic() + 900
     while True:
@@ -132,9 +132,9 @@ def must_work(running):
 
 
 def pause(done, jobs, began):
-    """Returns the pause before the next read, because each costs Redis 20 µs, and more of claimed jobs that are large."""
+    """Returns the pause before the next read. Each read costs Redis 20 µs, and more if large jobs are claimed."""
     if not done:
-        # The beginning is timed; of large jobs, the first ends late.
+        # Before the beginning, which is timed, pauses are short. After it, the first large job ends late, so pauses are longer.
         return 0.005 if began is None else 0.05
     expected = (time.monotonic() - began) * (jobs - done) / done
     return max(0.003, min(0.1, expected / 3))
@@ -163,7 +163,7 @@ end
 
 
 def lookup(bench, setting):
-    """A backlog with a million invalid tokens in Redis, none of them a job's, after the worker has read these."""
+    """Measures a worker that has read a million invalid tokens from Redis. No job has one of these tokens."""
     jobs = bench.notifications[setting]
     redis = RedisServer(bench)
     redis.client("EVAL", INVALID, 1, "push:{shared}:invalid-tokens", 1_000_000)
@@ -172,7 +172,7 @@ def lookup(bench, setting):
     queue = Queue(redis.client)
 
     def has_read():
-        # The worker reads the set while it sends jobs, and the changes once it has read the set.
+        # The worker reads the set while it sends jobs. When it reads the changes (XRANGE), it has read the whole set.
         queue.push(10)
         return b"cmdstat_xrange" in redis.client("INFO", "commandstats")
 
@@ -194,22 +194,22 @@ def lookup(bench, setting):
     return {"cpu_us": worker_us / jobs, "rate": jobs / seconds, "peak_kib": peak, "redis_cpu_us": redis_us / jobs}
 
 
-# Backlogs of large jobs: the name, and (tokens per job, consecutive jobs) in turn. A token has 67 bytes.
+# Backlogs of large jobs: {name: ((tokens per job, number of consecutive jobs), …), repeated}. A token has 67 bytes.
 LARGE = {
     "14 kB": ((200, 1),), "70 kB": ((1000, 1),), "1 MB": ((15_000, 1),), "6.7 MB": ((100_000, 1),),
     "1 MB, half small": ((1, 1), (15_000, 1)), "6.7 MB, 1 in 10": ((1, 9), (100_000, 1)),
-    # A claim of small jobs ends before a large one.
+    # A claim that begins with small jobs ends before a large job.
     "6.7 MB, 7 in 8": ((1, 1), (100_000, 7)),
 }
 
 
 def claim_limit_ms(size):
-    """Returns the limit of the time for which a claim blocks Redis, by the bytes that it returns."""
+    """Returns the maximum time for which a claim of `size` bytes may block Redis."""
     return 5 + size / 100_000
 
 
 def large(bench, mix):
-    """The time for which each claim, and each settlement by a worker that stores all results, blocks Redis.
+    """Measures how long claims block Redis, and settlements of a worker that stores all results.
 
     Times are wall-clock times from Redis' slow log. On a busy machine they include other programs on the same core, so the
     limit applies to the CPU time that Redis uses from the command to the last byte of the reply.
@@ -230,7 +230,7 @@ def large(bench, mix):
     claims = json.loads(program.said())
     if left or len(times_ms) != len(claims):
         raise Failed(f"{left} jobs are left; {len(claims)} claims, of which Redis logged {len(times_ms)}")
-    # The last claim returns no job.
+    # The last claim is removed, because it returns no job.
     times_ms.pop()
     claims.pop()
     return {
@@ -273,7 +273,7 @@ def push_mix(redis, mix, size):
             number += jobs
             notifications += jobs * tokens
             backlog += jobs * (350 + 67 * tokens)
-    # Otherwise the next scripts would pay for the garbage of those that made the jobs.
+    # Without this, the measured scripts would collect the garbage of the scripts that made the jobs.
     redis.client("SCRIPT", "FLUSH", "SYNC")
     return number, notifications
 
@@ -284,7 +284,7 @@ def watch_scripts(redis):
 
 
 def script_times_ms(redis, *keys):
-    """Returns the times of a script, in order. These are the beginnings of its first keys, which no other script has."""
+    """Returns the times of the calls of a script, in order. `keys` are the beginnings of its first keys, which identify it."""
     keys = [(PREFIX + key).encode() for key in keys]
     return [entry[2] / 1000 for entry in reversed(redis.client("SLOWLOG", "GET", -1))
             if entry[3][0] in (b"EVAL", b"EVALSHA") and len(entry[3]) > 4
@@ -296,7 +296,7 @@ def percentile_99(values):
 
 
 class Pings:
-    """Another client, which sends a PING every millisecond."""
+    """A client that sends Redis a PING every millisecond."""
 
     def __init__(self, port):
         self.client = Redis(port)
@@ -316,7 +316,7 @@ class Pings:
             self.error = error
 
     def stop(self):
-        """Stops it; returns the longest time that a PING waited."""
+        """Stops the client, and returns the longest time that a PING waited."""
         self.has_ended.set()
         self.thread.join()
         self.client.close()
@@ -325,14 +325,14 @@ class Pings:
         return self.worst_ms
 
 
-# The pages that are open.
+# The open pages of the dashboard.
 OPEN_PAGES = ("/", "/", "/queues", "/queues/default", "/campaigns", "/apps", "/workers", "/redis", "/jobs", "/dead")
 RETRY_BYTES = 68_000
 
 
 def looking(bench, _):
-    """What a dashboard with ten open pages and `status` each second take of Redis, with 50,000 retries of 68 kB and two
-    million jobs that wait: 3.5 GB."""
+    """Measures Redis' CPU for ten open pages of the dashboard and a `status` each second, with 50,000 retries of 68 kB and two
+    million waiting jobs: 3.5 GB."""
     redis = RedisServer(bench)
     share = 100 if bench.is_quick else 1
     Queue(redis.client).push(2_000_000 // share)
@@ -369,7 +369,7 @@ end
 
 
 class Page:
-    """An open page of the dashboard, which follows its changes."""
+    """An open page of the dashboard, which receives live updates."""
 
     def __init__(self, port, path):
         self.bytes = 0
@@ -390,7 +390,7 @@ class Page:
 
 
 def instructions(bench, name):
-    """The instructions in user space per notification, with answers at once: the difference of a long and a short run."""
+    """Returns the instructions in user space per notification, with answers at once, from the difference of two runs."""
     kind = counter_type()
     lengths = kind.quick_lengths if bench.is_quick else kind.lengths
     bench.counter_name = kind.name
@@ -398,12 +398,12 @@ def instructions(bench, name):
     return {"instructions": (counts[1] - counts[0]) / (lengths[1] - lengths[0])}
 
 
-# Tokens per job of the figures that count a worker's instructions.
+# {figure that counts a worker's instructions: tokens per job}.
 COUNTED = {"worker": 1, "fanout": 1000}
 
 
 def count_instructions(bench, name, notifications, counter):
-    """Returns the instructions of a program with so many notifications."""
+    """Returns the instructions of a program that sends this number of notifications."""
     if name == "limit":
         bare_requests(bench, "at once", notifications, counter)
         return counter.count()
@@ -420,13 +420,13 @@ def count_instructions(bench, name, notifications, counter):
     return counter.count()
 
 
-# Jobs per second in all, and the numbers of queues among which they are divided.
+# Jobs per second of all queues together, and the numbers of queues.
 TRICKLE_RATE = 48
 TRICKLE = {"one queue": 1, "sixteen queues": 16}
 
 
 def trickle(bench, number):
-    """A few jobs per second on each of several queues. Redis' CPU includes the producer's RPUSH."""
+    """Measures a worker with a few jobs per second on each of several queues. Redis' CPU includes the producer's RPUSH."""
     redis = RedisServer(bench)
     peer = Simulator(bench, "at once")
     names = [f"trickle-{index}" for index in range(number)]
@@ -439,17 +439,17 @@ def trickle(bench, number):
             redis.client("RPUSH", queue.prefix + "jobs", queue.job(index))
 
     def delivered():
-        # Without a script, whose commands would count.
+        # Uses no script, because its commands would be counted as the worker's.
         must_work(running)
         keys = redis.client("KEYS", "push:*:stats:*")
         return sum(int(redis.client("HGET", key, "delivered") or 0) for key in keys)
 
-    # As many with one queue as with several.
+    # The number of jobs is the same for one queue and for several.
     warm_up = 10 * max(TRICKLE.values())
     push(range(warm_up))
     await_true(lambda: delivered() == warm_up, "the worker has warmed up")
     jobs = TRICKLE_RATE * bench.trickle_seconds
-    # Activity after the last job has ended after the worker's longest pause.
+    # The worker's longest pause is a second. After it, the worker does nothing more for the last job.
     time.sleep(1)
     calls, reads = redis.client.others_calls(), redis.client.others_reads()
     redis_us, worker_us = redis.program.cpu_us(), running.program.cpu_us()
@@ -457,7 +457,7 @@ def trickle(bench, number):
     for index in range(jobs):
         time.sleep(max(0.0, due - time.monotonic()))
         push([warm_up + index])
-        # Late ones must not follow at once, because a worker claims them together.
+        # A late job must not follow another one at once, because a worker would claim both together.
         due = max(due + step, time.monotonic() + step / 2)
     time.sleep(1)
     await_true(lambda: delivered() == warm_up + jobs, "all jobs are settled", pause=0.2)

@@ -11,7 +11,7 @@ class Failed(Exception):
 
 
 class Refused(Failed):
-    """The failure of a program that lacks what the measurement uses, such as a flag or a setting."""
+    """The failure of a program that does not know a flag, a setting or another thing that the measurement uses."""
 
 
 # The exit statuses for a wrong flag and for a wrong setting.
@@ -19,7 +19,7 @@ REFUSALS = (64, 78)
 
 
 class Unavailable(Exception):
-    """The reason for which a figure is omitted: a missing program or permission."""
+    """A figure is omitted, because a program or a permission is missing."""
 
 
 def await_true(condition, what, seconds=30.0, pause=0.01):
@@ -37,7 +37,7 @@ class Program:
     started = 0
 
     def __init__(self, name, command, cores, directory, environment=None, counter=None):
-        """counter: counts the instructions; see counters.py."""
+        """`counter`: a PerfStat or a Callgrind, to count the program's instructions."""
         self.name = name
         self.pid_file = counter.pid_file if counter else None
         if counter:
@@ -45,7 +45,7 @@ class Program:
         Program.started += 1
         path = os.path.join(directory, f"{name}-{Program.started}")
         self.output, self.errors = path + ".out", path + ".err"
-        # It ends with this process, however that ends. Both wrappers replace themselves with the next program.
+        # --pdeathsig ends the program with this process, even after kill -9. Both wrappers are replaced by the next program.
         pinned = ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
         with open(self.output, "wb") as output, open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
@@ -66,13 +66,13 @@ class Program:
             return kind(f"{self.name}: {what}\n{errors.read()[-2000:]}")
 
     def cpu_us(self):
-        """CPU time of all its threads so far, in microseconds."""
+        """Returns the CPU time of all threads of the program so far, in microseconds."""
         # The identifier of another process' CPU clock on Linux; see clock_getcpuclockid(3).
         return time.clock_gettime_ns((~self.pid << 3) | 2) / 1000
 
     def memory_kib(self, field):
         """A value of /proc/PID/status: VmHWM is the peak of its memory, VmRSS the current size."""
-        # Not ru_maxrss, which includes the memory of this process at the time of the start.
+        # ru_maxrss is not used, because it includes the memory of this process at the time of the start.
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             for line in status:
                 if line.startswith(field + ":"):
@@ -90,7 +90,7 @@ class Program:
         return self.usage is not None
 
     def used_us(self):
-        """Returns its total CPU time, once it has ended."""
+        """Returns the total CPU time of the program, which must have ended."""
         return 1e6 * (self.usage.ru_utime + self.usage.ru_stime)
 
     def wait(self, seconds):

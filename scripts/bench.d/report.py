@@ -13,7 +13,7 @@ def summary(values):
 
 
 def figures_of(values):
-    """Returns {figure: {setting or part: {metric: its median, least and most}}}."""
+    """Returns {figure: {setting or part: {metric: median, minimum and maximum}}}."""
     figures = {}
     for name, settings in values.items():
         # The name of a backlog of large jobs can contain a dot.
@@ -25,7 +25,7 @@ def figures_of(values):
 
 
 def ratio(values, setting, one, other, cost="cpu_us"):
-    """Returns the median of the rounds' ratios of a figure's cost to another's, because the machine's speed drifts."""
+    """Returns the ratio of the costs of two figures: the median of the rounds' ratios, because the machine's speed drifts."""
     pairs = zip(values[one][setting][cost], values[other][setting][cost])
     return median(first / second for first, second in pairs)
 
@@ -35,7 +35,7 @@ def goals(values):
     figures, found = figures_of(values), []
 
     def goal(figure, setting, text, value, limit, unit):
-        # Compared as printed: the rounds do not agree on more than three digits.
+        # Rounded as in the report, because the rounds do not agree on more than three digits.
         value = float(f"{value:.3g}")
         found.append({"figure": figure, "setting": setting, "goal": text, "value": value, "unit": unit, "met": value <= limit})
 
@@ -116,14 +116,14 @@ def cost_row(name, setting, metrics):
 
 
 def large_row(name, metrics):
-    """Returns medians of the rounds; for times, the longest."""
+    """Returns a row of the rounds' medians. Columns of the longest times have the maximum of all rounds."""
     return (f"{name:<24}{metrics['claims']['median']:>8.0f}{metrics['bytes']['median'] / 1000:>9,.0f}"
             f"{metrics['median_ms']['median']:>11.2f}{metrics['p99_ms']['median']:>8.2f}{metrics['worst_ms']['max']:>10.2f}"
             f"{metrics['worst_cpu_ms']['max']:>14.2f}{metrics['of_limit']['median']:>10.2f}{metrics['ping_ms']['max']:>15.1f}")
 
 
 def settlement_row(name, metrics):
-    """Returns medians of the rounds; for times, the longest."""
+    """Returns a row of the rounds' medians. Columns of the longest times have the maximum of all rounds."""
     return (f"{name:<24}{metrics['settlements']['median']:>8.0f}{metrics['settlement_median_ms']['median']:>11.2f}"
             f"{metrics['settlement_p99_ms']['median']:>8.2f}{metrics['settlement_worst_ms']['max']:>10.2f}")
 

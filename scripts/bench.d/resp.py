@@ -53,7 +53,7 @@ class Redis:
         return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
     def cpu_us(self):
-        """CPU time of the server in microseconds."""
+        """Returns the CPU time of the server in microseconds."""
         info = self.info("cpu")
         return 1e6 * (float(info["used_cpu_user"]) + float(info["used_cpu_sys"]))
 
@@ -62,12 +62,12 @@ class Redis:
         return int(self.info("stats")["total_net_output_bytes"])
 
     def others_calls(self):
-        """The number of commands that other clients and their scripts have called."""
+        """Returns the number of commands that other clients and their scripts have called."""
         own = self.commands
         return calls(self.info("commandstats")) - own
 
     def others_reads(self):
-        """The number of times the server has read from other clients, which may send several commands at once."""
+        """Returns how often the server has read from other clients. One read may contain several commands."""
         own = self.commands
         return int(self.info("stats")["total_reads_processed"]) - own
 

@@ -40,7 +40,7 @@ class RedisServer:
 
 
 class Simulator:
-    """apns-simulator, which answers at once, or after 20±5 ms and so out of order."""
+    """apns-simulator. It answers at once, or after 20±5 ms and so out of order."""
 
     def __init__(self, bench, setting):
         self.account_file = os.path.join(bench.directory, "simulator.json")
@@ -59,7 +59,7 @@ class Simulator:
         self.port = json.loads(self.program.said())["port"]
 
     def stop(self):
-        """Stops it and returns its account."""
+        """Stops the simulator and returns its account."""
         self.program.stop()
         with open(self.account_file, encoding="utf-8") as file:
             return json.load(file)

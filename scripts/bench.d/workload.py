@@ -11,11 +11,11 @@ def prefix(queue):
 
 
 PREFIX = prefix("default")
-# A key that no worker reads. Making jobs costs Redis as much as all the work of a worker.
+# Jobs are first made under this key, which no worker reads, because making them costs Redis as much as all the work of a worker.
 PREPARED = "bench:prepared"
 
-# Redis makes the jobs itself, so two million take only seconds. 64 digits of a hash and a number are as long and nearly as
-# hard to compress as a real token.
+# Redis makes the jobs itself, so two million jobs take only seconds. A token is 64 digits of a hash and a number: as long as a real
+# token, and nearly as hard to compress.
 # KEYS jobs; ARGV first number, number of jobs, tokens per job, and the job's text in three parts.
 FILL = """
 local first, count, tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -28,7 +28,7 @@ for number = first, first + count - 1 do
 end
 """
 
-# Returns the remaining jobs: {fresh, waiting or in flight}.
+# Returns the numbers of remaining jobs: {fresh, waiting or in flight}.
 DEPTH = """
 local fresh = redis.call('LLEN', KEYS[1]) + redis.call('LLEN', ARGV[1] .. 'inbox')
 local rest = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', ARGV[1] .. 'failed')
@@ -50,7 +50,7 @@ def token(number):
 
 
 def payload():
-    """Returns the request body of a notification for such a job."""
+    """Returns the request body of a notification of such a job."""
     text = template()
     start = text.index('"payload":') + len('"payload":')
     return text[start:-1]
@@ -82,7 +82,7 @@ class Queue:
         self.fill(PREPARED, count)
 
     def give_all(self):
-        """Makes all prepared jobs the waiting ones, at no cost."""
+        """Renames the key of the prepared jobs, so that they wait in the queue, at no cost."""
         self.redis("RENAME", PREPARED, self.prefix + "jobs")
         self.pushed = self.made
 

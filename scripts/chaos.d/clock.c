@@ -1,6 +1,6 @@
-// Preloaded into a process, this adds to its wall clock the seconds in the file that TEST_CLOCK names: a 64-bit number in the
-// machine's byte order, which may change at any time. The monotonic clock stays as it is. (libfaketime can't be preloaded into
-// a redis-server with jemalloc.)
+// A library to preload into a process. It adds an offset to the process's wall clock, and leaves the monotonic clock unchanged. The
+// environment variable TEST_CLOCK names a file with the offset: seconds as a 64-bit number in the machine's byte order, which may
+// change at any time. (libfaketime can't be preloaded into a redis-server with jemalloc.)
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

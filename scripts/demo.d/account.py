@@ -14,10 +14,10 @@ from pathlib import Path
 sys.path.insert(0, "scripts/bench.d")
 from resp import Redis
 
-# The first digits of the tokens of some jobs, by the job's number modulo 200. The others have 00fc.
+# {job's number modulo 200: first digits of its token}. The digits decide the simulator's answer. Other tokens begin with 00fc.
 PREFIXES = {10: "0410", 110: "0410", 20: "0bad", 31: "0503", 80: "0503", 131: "0503", 180: "0503", 41: "0429", 140: "0429", 51: "0105",
             90: "00fb", 190: "00fb"}
-# The keys that may remain: no job, retry, claim, inbox, lease or paused app.
+# The keys that may remain in Redis after the demo. No job, retry, claim, inbox, lease or paused app may remain.
 MAY_STAY = re.compile(
     r"push:(\{default\}:(configurations|source|deliveries|dead|dead-bytes|gauges|largest|results|results-marks|next:.*|stats:[0-9-]+|minute:[0-9T:-]+)"
     r"|\{shared\}:(invalid-tokens(:facts|:changes|:details:[0-9a-f]{3})?|registrations|throttled-tokens|provider-token:.*))")
@@ -28,9 +28,9 @@ class Jobs:
 
     def __init__(self, count):
         self.count, self.bodies, self.dead = count, [], []
-        # The numbers of jobs by the first digits of their tokens, and of dead letters by their reason.
+        # The numbers of sent jobs by the first digits of their tokens, and of dead letters by reason.
         self.sent, self.reasons = Counter(), Counter()
-        # Tokens of removed apps, and among them those of apps that were installed again.
+        # Tokens whose app was removed, and those of these tokens whose app was installed again.
         self.removed, self.registered = [], []
         for number in range(1, count + 1):
             self.add(number, number % 200)
@@ -81,13 +81,13 @@ def invalid_token_details(redis):
 
 
 def compare(jobs, worker, apns, drain, redis):
-    """Prints the account, and returns the disagreements. None in a row is a value that the account does not have."""
+    """Prints the accounts side by side, and returns the disagreements. In a row, None means that an account lacks the value."""
     counters, answers, sent = Counter(), Counter(apns["answers"]), jobs.sent
-    # There are counters of two days if midnight has passed.
+    # If midnight has passed, there are counters of two days.
     for day in redis("KEYS", "push:{default}:stats:*"):
         fields = iter(redis("HGETALL", day))
         counters.update({name.decode(): int(count) for name, count in zip(fields, fields)})
-    # A dead letter is a line of JSON, a line feed, and the original job, which has no line feeds here.
+    # A dead letter is a line of JSON, a line feed, and the original job.
     letters = [member.split(b"\n", 1) for member in redis("ZRANGE", "push:{default}:dead", 0, -1)]
     details = invalid_token_details(redis)
     # BadDeviceToken is retried once if APNs has accepted no other token of the app yet, or refused several in a row.

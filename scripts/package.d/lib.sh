@@ -4,11 +4,11 @@
 # shellcheck disable=SC2034 # used by the scripts that source this
 work=$PWD/.build/package source=$PWD/.build/package/source
 
-# The releases of Debian that packages are for, the newest last.
+# The Debian releases for which there are packages, the newest last.
 # shellcheck disable=SC2034 # used by the scripts that source this
 debian_releases=(bookworm trixie)
 
-# number_of RELEASE: prints its number.
+# number_of RELEASE: prints the number of a Debian release.
 number_of() {
     case $1 in
         bookworm) echo 12 ;;
@@ -17,7 +17,7 @@ number_of() {
     esac
 }
 
-# The release of this system, if it is a Debian.
+# Prints the Debian release of this system; nothing if it is not a Debian.
 running() (
     # shellcheck source=/dev/null
     . /etc/os-release
@@ -49,8 +49,8 @@ debian_tree() {
     rm -rf "$directory"/var/cache/apt/archives/*.deb "$directory"/var/lib/apt/lists/*
 }
 
-# unpacked RELEASE DIR download|install PACKAGE...: unpacks packages of a Debian without installing them, with a state of apt of its own;
-# with `install`, also all packages that they need. Done once for the same packages.
+# unpacked RELEASE DIR download|install PACKAGE...: unpacks packages of a Debian into DIR without installing them; with `install`, also all
+# packages that they need. It uses a separate state of apt. If DIR already has these packages, it does nothing.
 unpacked() {
     local release=$1 directory=$2 command=$3 apt=$2/apt option package
     shift 3
@@ -75,7 +75,7 @@ unpacked() {
     echo "$*" >"$directory/.complete"
 }
 
-# kept_tree RELEASE: prints the directory of a minimal Debian, which is made the first time.
+# kept_tree RELEASE: prints the directory of a minimal Debian. It is made at the first call, and kept.
 kept_tree() {
     local tree=$work/debian.$1
     need program:debootstrap:debootstrap >&2
@@ -97,8 +97,8 @@ copy_tree() {
     chmod 755 "$2/usr/sbin/policy-rc.d"
 }
 
-# inside TREE [OPTION of unshare | FROM:TO]... -- COMMAND...: runs a command in a Debian, with files and directories mounted from outside. Its
-# processes end with it.
+# inside TREE [OPTION of unshare | FROM:TO]... -- COMMAND...: runs a command in the Debian in TREE. The file or directory FROM is mounted at
+# TO. When the command ends, its processes end, too.
 inside() {
     local tree=$1 options=() mounts=()
     shift
@@ -124,8 +124,8 @@ inside() {
     ' _ "$tree" "${mounts[@]}" -- "$@"
 }
 
-# Copies the repositories of the dependencies to $work/repositories, and writes $work/gitconfig, with which git takes them from
-# /usr/share/swift-repositories: a build in another Debian or in an image then needs no network.
+# Copies the repositories of the dependencies to $work/repositories. It also writes $work/gitconfig, which makes git read them from
+# /usr/share/swift-repositories, so that a build in another Debian or in an image needs no network.
 copy_repositories() {
     local repository url
     note "Copying the repositories of the dependencies"
@@ -140,10 +140,10 @@ copy_repositories() {
     git config --file "$work/gitconfig" --add safe.directory '*'
 }
 
-# buildah_here ARGUMENT...: runs buildah with a store of images below .build, apart from the system's.
+# buildah_here ARGUMENT...: runs buildah with a separate store of images below .build.
 buildah_here() {
     if [ -z "${storage_driver:-}" ]; then
-        # vfs works everywhere, and copies each layer in full.
+        # overlay does not work everywhere. vfs does, but copies each layer in full.
         storage_driver=overlay
         buildah --storage-driver overlay --root "$work/images.overlay" --runroot "$work/images.overlay.run" info \
             >/dev/null 2>&1 || storage_driver=vfs

@@ -1,8 +1,11 @@
 """scripts/package.d/sbom.py BIN DIR: writes DIR/sbom.cdx.json, the software bill of materials (CycloneDX 1.6) of the programs in DIR.
 
-Its components are the Swift packages whose modules were linked, by the linker's lists of files in BIN, with the versions of
-scripts/versions.txt; Swift itself, whose libraries are linked statically; and the Debian packages in DIR/depends, whose shared libraries
-the programs load. The file is the same for the same source and the same packages.
+Its components are:
+- the Swift packages of the modules in the linker's lists of files in BIN, with the versions of scripts/versions.txt;
+- Swift itself, because its libraries are linked statically;
+- the Debian packages in DIR/depends, because the programs load their shared libraries.
+
+The file is the same for the same source and the same packages.
 """
 
 import json
@@ -18,7 +21,7 @@ PROGRAMS = ("apns-worker", "apns-simulator")
 
 
 def versions():
-    """Returns (version, licence, URL) by the name of the checkout's folder, in lower case."""
+    """Returns {name of the checkout's folder, in lower case: (version, licence, URL)}."""
     found = {}
     for line in pathlib.Path("scripts/versions.txt").read_text().splitlines():
         if not line.startswith("#"):
@@ -28,18 +31,18 @@ def versions():
 
 
 def linked_modules(bin_path, program):
-    """Returns the modules whose object files the program was linked from."""
+    """Returns the modules that are linked into the program."""
     text = (bin_path / f"{program}.product" / "Objects.LinkFileList").read_text()
     return set(re.findall(r"/([^/\s]+)\.build/", text))
 
 
 def linked_packages(bin_path, modules):
-    """Returns the names of the packages that have the modules, without this package: by the files that each was compiled from."""
+    """Returns the names of the modules' packages, without this package. The source files of a module name its package."""
     packages = set()
     for module in sorted(modules):
         folder = bin_path / f"{module}.build"
         swift = folder / "sources"
-        # A module in C has a list for each file, which begins with that file.
+        # A C module has a list for each source file, which begins with the path of that file.
         lists = [swift] if swift.exists() else sorted(folder.rglob("*.d"))
         source = re.search(r"(?:^|\s)(/\S+)", lists[0].read_text()) if lists else None
         if not source:
@@ -67,7 +70,7 @@ def debian_component(package):
     }
     copyright_file = pathlib.Path(f"/usr/share/doc/{package}/copyright")
     if copyright_file.exists():
-        # In the machine-readable format, the first stanza of files is that of the package as a whole.
+        # In the machine-readable format, the first stanza `Files:` is for the whole package.
         first = re.search(r"^Files:.*?^License: *(\S[^\n]*)", copyright_file.read_text(errors="replace"), re.M | re.S)
         if first:
             component["licenses"] = [{"license": {"name": first[1].strip()}}]
@@ -91,7 +94,7 @@ def main():
     modules = set()
     for program in PROGRAMS:
         modules |= linked_modules(bin_path, program)
-    # The first of alternatives, without versions.
+    # For each dependency, the first alternative without its version.
     libraries = [depend.split()[0] for depend in (directory / "depends").read_text().split(",")]
     packages = {"swift"} | linked_packages(bin_path, modules)
     unknown = packages - named.keys()
@@ -103,7 +106,7 @@ def main():
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
     bill = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "bomFormat": "CycloneDX", "specVersion": "1.6",
-        # From the contents, so that the same package has the same number.
+        # Derived from the contents, so that the same package has the same number.
         "serialNumber": uuid.uuid5(uuid.NAMESPACE_URL, version + json.dumps(components)).urn, "version": 1,
         "metadata": {
             "timestamp": date,

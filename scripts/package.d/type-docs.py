@@ -1,6 +1,6 @@
-"""scripts/package.d/type-docs.py PAGE...: types the commands of pages of the documentation, as a reader would: in the order in which they
-stand, a second apart, in one shell per page, and without the hidden commands that the tests of the pages have. Fails at the first command
-that ends with another status than the page says. Redis must run on port 6379; it is emptied for each page."""
+"""scripts/package.d/type-docs.py PAGE...: types the commands of documentation pages as a reader would: in the order of the page, a second
+apart, in one shell per page, and without the hidden commands. Fails at the first command that ends with another status than the page says.
+Redis must run on port 6379; it is emptied for each page."""
 
 import pathlib
 import re
@@ -13,7 +13,7 @@ SECONDS = 240
 
 
 def blocks(text):
-    """Yields (language, mark, lines) for each block; the mark is that of the comment on the line before."""
+    """Yields (language, mark, lines) for each block. The mark is in the comment on the line before the block."""
     mark, block = None, None
     for line in text.splitlines():
         if block:
