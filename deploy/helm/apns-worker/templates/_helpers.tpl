@@ -1,4 +1,4 @@
-{{/* The name of the objects, with room for -feedback and the suffixes of jobs and pods. Long names stay different. */}}
+{{/* The name of the objects. It leaves room for -feedback and the suffixes of jobs and pods. A hash keeps long names different. */}}
 {{- define "apns-worker.fullname" -}}
 {{- $name := .Release.Name }}
 {{- if not (contains .Chart.Name $name) }}
@@ -17,7 +17,7 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
-{{/* Labels that choose the pods of a component: (list $ "worker"); of all with an empty name. */}}
+{{/* Labels that choose the pods of a component: (list $ "worker"). With an empty name, the pods of all components. */}}
 {{- define "apns-worker.componentLabels" -}}
 {{ include "apns-worker.selectorLabels" (first .) }}
 {{- with index . 1 }}
@@ -25,7 +25,7 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* The metadata of an object of a component, or of all: (list $ "web" "-web"), (list $ "" "" labels annotations). */}}
+{{/* The metadata of an object of one or all components: (list $ "web" "-web"), (list $ "" "" labels annotations). */}}
 {{- define "apns-worker.metadata" -}}
 {{- $root := first . }}
 {{- $labels := include "apns-worker.componentLabels" . | fromYaml }}
@@ -42,7 +42,7 @@ app.kubernetes.io/component: {{ . }}
 {{- toYaml $metadata }}
 {{- end }}
 
-{{/* The metadata of a component's pods: (list $ "worker" annotations). Selectors depend on the chart's own labels. */}}
+{{/* The metadata of a component's pods: (list $ "worker" annotations). The chart's labels win, because selectors need them. */}}
 {{- define "apns-worker.podMetadata" -}}
 {{- $values := (first .).Values -}}
 labels:
@@ -95,7 +95,7 @@ securityContext:
     drop: ["ALL"]
 {{- end }}
 
-{{/* The files of the Secret that a component can read, as a JSON array; empty for all: (list $ "web"). */}}
+{{/* The files of the Secret that a component can read, as a JSON array: (list $ "web"). Empty if it can read all. */}}
 {{- define "apns-worker.secretFiles" -}}
 {{- $secret := (first .).Values.secret | default dict }}
 {{- $files := list }}
@@ -106,8 +106,8 @@ securityContext:
 {{- end }}
 
 {{/*
-The environment and mounts of a component that uses config, perhaps with a Secret of its own at /etc/apns-worker/<name>:
-(list $ "web" "users" "apns-worker-web"), (list $ "worker" "" "").
+The environment and mounts of a component that uses config: (list $ "worker" "" ""). The component can have a Secret of its own,
+mounted at /etc/apns-worker/<name>: (list $ "web" "users" "apns-worker-web").
 */}}
 {{- define "apns-worker.environment" -}}
 {{- $values := (first .).Values }}
@@ -156,7 +156,7 @@ volumeMounts:
 {{- if and ((first .).Values.secret).name (or $files (eq (index . 1) "worker")) }}true{{ end }}
 {{- end }}
 
-{{/* The volumes for these mounts. */}}
+{{/* The volumes for the mounts of "apns-worker.environment". */}}
 {{- define "apns-worker.volumes" -}}
 {{- $root := first . -}}
 volumes:
@@ -167,7 +167,7 @@ volumes:
   - name: secrets
     secret:
       secretName: {{ $root.Values.secret.name | quote }}
-      # Owned by root, and readable for the pod's fsGroup, which would also turn 0400 into 0440.
+      # The files belong to root, and the pod's fsGroup can read them. With fsGroup, 0400 would become 0440 anyway.
       defaultMode: 0440
       {{- with include "apns-worker.secretFiles" . | fromJsonArray }}
       items:
@@ -187,7 +187,7 @@ volumes:
   {{- end }}
 {{- end }}
 
-{{/* The text of a scalar; empty for null. Helm has numbers as floating-point numbers, which it prints as 1e+06. */}}
+{{/* The text of a scalar; empty for null. Helm's numbers are floating-point numbers, and it would print 1e+06. */}}
 {{- define "apns-worker.text" -}}
 {{- if not (kindIs "invalid" .) }}{{ ternary (toJson .) (toString .) (kindIs "float64" .) }}{{ end }}
 {{- end }}
