@@ -32,7 +32,7 @@ type Job struct {
 	Custom     map[string]any `json:"custom,omitempty"`
 }
 
-// setOf returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+// setOf returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by tokens' first digits.
 func setOf(connection redis.Conn, token, environment string) string {
 	name := "invalid-tokens"
 	if environment == "sandbox" {
@@ -70,11 +70,11 @@ func main() {
 	}
 	defer connection.Close()
 
-	// The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
+	// The shortest job. Durations and delays count from `enqueued_at`, or else from the time when a worker first sees the job.
 	now := time.Now().Unix()
 	enqueue(connection, Job{Token: token, Alert: text, EnqueuedAt: now})
 
-	// An id gives a job that is enqueued twice the same apns-id.
+	// With an id, a job that is enqueued twice keeps its apns-id.
 	one := 1
 	enqueue(connection, Job{
 		ID:         "order-1742-shipped",
@@ -89,7 +89,7 @@ func main() {
 		Custom:     map[string]any{"order": 1742},
 	})
 
-	// Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
+	// Many jobs: RPUSH accepts several at once. Some hundred at a time keep the requests small.
 	var many []Job
 	for n := 0; n < 100; n++ {
 		number := fmt.Sprintf("%04d", n)
@@ -99,7 +99,7 @@ func main() {
 	}
 	enqueue(connection, many...)
 
-	// Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+	// Only the newest job of a key is sent. Older jobs that wait are dropped. SET and RPUSH belong in one transaction.
 	for n := 0; n < 2; n++ {
 		job := Job{
 			ID: fmt.Sprint("courier-1742-", n), Replaces: "courier-1742", Token: token, Alert: fmt.Sprint(2-n, " km"),
@@ -117,7 +117,7 @@ func main() {
 		}
 	}
 
-	// Tokens in the set of their environment get no pushes until the device registers again.
+	// A token in the set of its environment gets no pushes until the device registers again.
 	token = strings.ToLower(token)
 	isInvalid, err := redis.Bool(connection.Do("SISMEMBER", setOf(connection, token, os.Getenv("APNS_ENVIRONMENT")), token))
 	if err != nil {

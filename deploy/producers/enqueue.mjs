@@ -13,10 +13,10 @@ const [
 const redis = createClient({ url: process.env.REDIS_URL ?? "redis://127.0.0.1:6379" });
 await redis.connect();
 
-// The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
+// The shortest job. Durations and delays count from `enqueued_at`, or else from the time when a worker first sees the job.
 await redis.rPush(JOBS, JSON.stringify({ token, alert: text, enqueued_at: Date.now() / 1000 }));
 
-// An id gives a job that is enqueued twice the same apns-id.
+// With an id, a job that is enqueued twice keeps its apns-id.
 await redis.rPush(
   JOBS,
   JSON.stringify({
@@ -33,7 +33,7 @@ await redis.rPush(
   }),
 );
 
-// Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
+// Many jobs: RPUSH accepts several at once. Some hundred at a time keep the requests small.
 const jobs = Array.from({ length: 100 }, (_, n) =>
   JSON.stringify({
     id: `news-${n}`,
@@ -44,7 +44,7 @@ const jobs = Array.from({ length: 100 }, (_, n) =>
 );
 await redis.rPush(JOBS, jobs);
 
-// Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+// Only the newest job of a key is sent. Older jobs that wait are dropped. SET and RPUSH belong in one transaction.
 for (const n of [0, 1]) {
   const id = `courier-1742-${n}`;
   const job = { id, replaces: "courier-1742", token, alert: `${2 - n} km`, expiration: "1h", enqueued_at: Date.now() / 1000 };
@@ -55,7 +55,7 @@ for (const n of [0, 1]) {
     .exec();
 }
 
-// Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+// Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides the set by the tokens' first digits.
 async function setOf(token, environment) {
   const name = environment === "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens";
   const shards = parseInt((await redis.get("push:{shared}:invalid-tokens:division")) ?? "1", 10);
@@ -64,7 +64,7 @@ async function setOf(token, environment) {
   return `push:{shared.${shards}.${shard}}:${name}:${token[4]}`;
 }
 
-// Tokens in the set of their environment get no pushes until the device registers again.
+// A token in the set of its environment gets no pushes until the device registers again.
 const lower = token.toLowerCase();
 const isInvalid = await redis.sIsMember(await setOf(lower, process.env.APNS_ENVIRONMENT ?? "production"), lower);
 console.log(`enqueued 104 jobs; ${isInvalid ? "the token is invalid" : "the token is not known to be invalid"}`);

@@ -34,10 +34,10 @@ function push(Redis $redis, string ...$jobs): void
     }
 }
 
-// The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
+// The shortest job. Durations and delays count from `enqueued_at`, or else from the time when a worker first sees the job.
 push($redis, job(['token' => $token, 'alert' => $text, 'enqueued_at' => microtime(true)]));
 
-// An id gives a job that is enqueued twice the same apns-id.
+// With an id, a job that is enqueued twice keeps its apns-id.
 push($redis, job([
     'id' => 'order-1742-shipped',
     'token' => $token,
@@ -51,7 +51,7 @@ push($redis, job([
     'custom' => ['order' => 1742],
 ]));
 
-// Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
+// Many jobs: RPUSH accepts several at once. Some hundred at a time keep the requests small.
 $jobs = [];
 for ($n = 0; $n < 100; $n++) {
     $jobs[] = job([
@@ -63,7 +63,7 @@ for ($n = 0; $n < 100; $n++) {
 }
 push($redis, ...$jobs);
 
-// Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+// Only the newest job of a key is sent. Older jobs that wait are dropped. SET and RPUSH belong in one transaction.
 for ($n = 0; $n < 2; $n++) {
     $id = "courier-1742-$n";
     $members = ['id' => $id, 'replaces' => 'courier-1742', 'token' => $token, 'alert' => (2 - $n) . ' km'];
@@ -74,7 +74,7 @@ for ($n = 0; $n < 2; $n++) {
     }
 }
 
-// Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+// Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides the set by the tokens' first digits.
 function setOf(string $token, string $environment, Redis $redis): string
 {
     $name = $environment === 'sandbox' ? 'invalid-tokens:sandbox' : 'invalid-tokens';
@@ -86,7 +86,7 @@ function setOf(string $token, string $environment, Redis $redis): string
     return "push:{shared.$shards.$shard}:$name:$token[4]";
 }
 
-// Tokens in the set of their environment get no pushes until the device registers again.
+// A token in the set of its environment gets no pushes until the device registers again.
 $token = strtolower($token);
 if ($redis->sIsMember(setOf($token, getenv('APNS_ENVIRONMENT') ?: 'production', $redis), $token)) {
     echo "enqueued 104 jobs; the token is invalid\n";

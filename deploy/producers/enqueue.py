@@ -17,10 +17,10 @@ text = sys.argv[2] if len(sys.argv) > 2 else "Grüße aus Köln"
 
 connection = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"))
 
-# The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
+# The shortest job. Durations and delays count from `enqueued_at`, or else from the time when a worker first sees the job.
 connection.rpush(JOBS, json.dumps({"token": token, "alert": text, "enqueued_at": time.time()}))
 
-# An id gives a job that is enqueued twice the same apns-id.
+# With an id, a job that is enqueued twice keeps its apns-id.
 connection.rpush(JOBS, json.dumps({
     "id": "order-1742-shipped",
     "token": token,
@@ -34,13 +34,13 @@ connection.rpush(JOBS, json.dumps({
     "custom": {"order": 1742},
 }))
 
-# Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
+# Many jobs: RPUSH accepts several at once. Some hundred at a time keep the requests small.
 jobs = [
     {"id": f"news-{n}", "token": f"{token[:-4]}{n:04}", "alert": text, "enqueued_at": time.time()} for n in range(100)
 ]
 connection.rpush(JOBS, *map(json.dumps, jobs))
 
-# Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+# Only the newest job of a key is sent. Older jobs that wait are dropped. SET and RPUSH belong in one transaction.
 for n in range(2):
     job = {"id": f"courier-1742-{n}", "replaces": "courier-1742", "token": token, "alert": f"{2 - n} km", "expiration": "1h",
            "enqueued_at": time.time()}
@@ -51,7 +51,7 @@ for n in range(2):
 
 
 def set_of(token, environment):
-    """The set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits."""
+    """The set that has a token if it is invalid for the app's topic. `invalid reshard` divides the set by the tokens' first digits."""
     name = "invalid-tokens:sandbox" if environment == "sandbox" else "invalid-tokens"
     shards = int((connection.get("push:{shared}:invalid-tokens:division") or b"1").split()[0])
     if shards == 1:
@@ -60,7 +60,7 @@ def set_of(token, environment):
     return f"push:{{shared.{shards}.{shard}}}:{name}:{token[4:5] or '0'}"
 
 
-# Tokens in the set of their environment get no pushes until the device registers again.
+# A token in the set of its environment gets no pushes until the device registers again.
 token = token.lower()
 if connection.sismember(set_of(token, os.environ.get("APNS_ENVIRONMENT", "production")), token):
     print("enqueued 104 jobs; the token is invalid")

@@ -12,10 +12,10 @@ text = ARGV[1] || "Grüße aus Köln"
 
 redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"))
 
-# The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
+# The shortest job. Durations and delays count from `enqueued_at`, or else from the time when a worker first sees the job.
 redis.rpush(JOBS, JSON.generate(token: token, alert: text, enqueued_at: Time.now.to_f))
 
-# An id gives a job that is enqueued twice the same apns-id.
+# With an id, a job that is enqueued twice keeps its apns-id.
 redis.rpush(JOBS, JSON.generate(
   id: "order-1742-shipped",
   token: token,
@@ -29,7 +29,7 @@ redis.rpush(JOBS, JSON.generate(
   custom: { order: 1742 }
 ))
 
-# Many jobs: RPUSH accepts several at once. A few hundred at a time keep the requests small.
+# Many jobs: RPUSH accepts several at once. Some hundred at a time keep the requests small.
 jobs = (0...100).map do |n|
   JSON.generate(
     id: "news-#{n}", token: token[0...-4] + format("%04d", n), alert: text, enqueued_at: Time.now.to_f
@@ -37,7 +37,7 @@ jobs = (0...100).map do |n|
 end
 redis.rpush(JOBS, jobs)
 
-# Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+# Only the newest job of a key is sent. Older jobs that wait are dropped. SET and RPUSH belong in one transaction.
 2.times do |n|
   id = "courier-1742-#{n}"
   job = { id: id, replaces: "courier-1742", token: token, alert: "#{2 - n} km", expiration: "1h", enqueued_at: Time.now.to_f }
@@ -47,7 +47,7 @@ redis.rpush(JOBS, jobs)
   end
 end
 
-# Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+# Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides the set by the tokens' first digits.
 def set_of(token, environment, redis)
   name = environment == "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens"
   shards = redis.get("push:{shared}:invalid-tokens:division").to_i
@@ -56,7 +56,7 @@ def set_of(token, environment, redis)
   "push:{shared.#{shards}.#{token[0, 4].to_i(16) * shards >> 16}}:#{name}:#{token[4]}"
 end
 
-# Tokens in the set of their environment get no pushes until the device registers again.
+# A token in the set of its environment gets no pushes until the device registers again.
 token = token.downcase
 if redis.sismember(set_of(token, ENV.fetch("APNS_ENVIRONMENT", "production"), redis), token)
   puts "enqueued 104 jobs; the token is invalid"

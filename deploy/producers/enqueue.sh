@@ -13,12 +13,12 @@ url=$(printf %s "${REDIS_URL:-redis://127.0.0.1:6379}" | sed 's|^\(rediss\{0,1\}
 
 redis() { redis-cli --no-auth-warning -u "$url" -e "$@"; }
 
-# The shortest job. Durations and delays count from `enqueued_at`; without it, from the moment a worker first sees the job.
+# The shortest job. Durations and delays count from `enqueued_at`, or else from the time when a worker first sees the job.
 # -x reads the last argument from standard input, so it may contain any bytes.
 jq -cnj --arg token "$token" --arg text "$text" '{token: $token, alert: $text, enqueued_at: now}' |
     redis -x RPUSH "$jobs" >/dev/null
 
-# An id gives a job that is enqueued twice the same apns-id.
+# With an id, a job that is enqueued twice keeps its apns-id.
 jq -cnj --arg token "$token" --arg text "$text" '{
     id: "order-1742-shipped", token: $token, alert: {title: "Your order", body: $text}, badge: 1, sound: "default",
     priority: 10, expiration: "1h", enqueued_at: now, collapse_id: "order-1742", custom: {order: 1742}
@@ -31,7 +31,7 @@ jq -nrj --arg token "$token" --arg text "$text" --arg jobs "$jobs" '
     | "*3\r\n" + ("RPUSH" | bulk) + ($jobs | bulk) + bulk' |
     redis --pipe >/dev/null
 
-# Only the newest job of a key is sent; older ones that wait are dropped. SET and RPUSH belong in one transaction.
+# Only the newest job of a key is sent. Older jobs that wait are dropped. SET and RPUSH belong in one transaction.
 for n in 0 1; do
     jq -nrj --arg n "$n" --arg token "$token" --arg jobs "$jobs" '
         def command: "*\(length)\r\n" + (map("$\(utf8bytelength)\r\n\(.)\r\n") | add);
@@ -42,7 +42,7 @@ for n in 0 1; do
         redis --pipe >/dev/null
 done
 
-# Tokens in the set of their environment get no pushes until the device registers again. `invalid reshard` divides the set by the
+# A token in the set of its environment gets no pushes until the device registers again. `invalid reshard` divides the set by the
 # first digits of tokens.
 token=$(printf %s "$token" | tr A-F a-f)
 name=invalid-tokens

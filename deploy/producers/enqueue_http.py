@@ -18,7 +18,7 @@ SECRET = os.environ["DASHBOARD_TOKEN"]
 def enqueue(jobs, attempts=10):
     """Enqueues up to 1,000 jobs, all or none, and returns their IDs."""
     body = "\n".join(map(json.dumps, jobs)).encode()
-    # The same key in each attempt: an attempt whose answer was lost may have succeeded.
+    # All attempts have the same key, because an attempt may have succeeded although its answer was lost.
     headers = {
         "Authorization": f"Bearer {SECRET}",
         "Content-Type": "application/x-ndjson",
@@ -45,7 +45,7 @@ text = sys.argv[2] if len(sys.argv) > 2 else "Grüße aus Köln"
 ids = enqueue(
     {"token": f"{token[:-4]}{n:04}", "alert": text, "expiration": "1h", "enqueued_at": time.time()} for n in range(100)
 )
-# Only the newest job of a key is sent; older ones that wait are dropped.
+# Only the newest job of a key is sent. Older jobs that wait are dropped.
 ids += enqueue([{"id": f"courier-1742-{time.time_ns()}", "replaces": "courier-1742", "token": token, "alert": "2 km",
                  "expiration": "1h", "enqueued_at": time.time()}])
 print(f"enqueued {len(ids)} jobs")

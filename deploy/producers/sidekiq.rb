@@ -4,9 +4,9 @@
 #   apns-worker run --queue push --format sidekiq --job-class PushJob
 #   REDIS_URL=redis://127.0.0.1:6379 ./sidekiq.rb [TOKEN [TEXT]]
 #
-# The class PushJob need not exist: only its name is compared. The first argument is the job. Without an `id`, the job gets
-# Sidekiq's `jid`; without `max_attempts`, it gets `retry` plus one. `perform_in` works too: Sidekiq's own processes move the job
-# to the list when it is due.
+# The class PushJob need not exist, because the worker compares only its name. The first argument is the job. Without an `id`, the
+# job gets Sidekiq's `jid`. Without `max_attempts`, it gets `retry` plus one. `perform_in` works too: Sidekiq's own processes move
+# the job to the list when it is due.
 #
 # In Rails, with ActiveJob:
 #
@@ -22,7 +22,7 @@ text = ARGV[1] || "Grüße aus Köln"
 # The shortest job.
 Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "args" => [{ "token" => token, "alert" => text }])
 
-# An id gives a job that is enqueued twice the same apns-id. Sidekiq adds `enqueued_at`.
+# With an id, a job that is enqueued twice keeps its apns-id. Sidekiq adds `enqueued_at`.
 Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "retry" => 5, "args" => [{
   "id" => "order-1742-shipped",
   "token" => token,
@@ -39,8 +39,8 @@ Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "retry" => 5, "arg
 jobs = (0...100).map { |n| [{ "id" => "news-#{n}", "token" => token[0...-4] + format("%04d", n), "alert" => text }] }
 Sidekiq::Client.push_bulk("class" => "PushJob", "queue" => "push", "args" => jobs)
 
-# Only the newest job of a key is sent; older ones that wait are dropped. The key is written first: a job whose key another has
-# would be dropped itself.
+# Only the newest job of a key is sent. Older jobs that wait are dropped. The key is written before the job is pushed, because a
+# worker drops a job if its key names another job.
 2.times do |n|
   id = "courier-1742-#{n}"
   Sidekiq.redis { |redis| redis.set("push:{push}:newest:courier-1742", id, ex: 86_400) }
@@ -49,7 +49,7 @@ Sidekiq::Client.push_bulk("class" => "PushJob", "queue" => "push", "args" => job
   }])
 end
 
-# Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides it by the first digits.
+# Returns the set that has a token if it is invalid for the app's topic. `invalid reshard` divides the set by the tokens' first digits.
 def set_of(token, environment, redis)
   name = environment == "sandbox" ? "invalid-tokens:sandbox" : "invalid-tokens"
   shards = redis.get("push:{shared}:invalid-tokens:division").to_i
@@ -58,11 +58,11 @@ def set_of(token, environment, redis)
   "push:{shared.#{shards}.#{token[0, 4].to_i(16) * shards >> 16}}:#{name}:#{token[4]}"
 end
 
-# Tokens in the set of their environment get no pushes until the device registers again.
+# A token in the set of its environment gets no pushes until the device registers again.
 token = token.downcase
 environment = ENV.fetch("APNS_ENVIRONMENT", "production")
 answer = Sidekiq.redis { |redis| redis.sismember(set_of(token, environment, redis), token) }
-# Since version 7 Sidekiq answers 1 or 0, and 0 is true in Ruby.
+# From version 7 on, Sidekiq answers 1 or 0, and 0 is true in Ruby.
 if [1, true].include?(answer)
   puts "enqueued 104 jobs; the token is invalid"
 else
