@@ -3,8 +3,8 @@ import Logging
 import NIOCore
 import PushQueue
 
-/// The credential of one app on one lane: its signing keys, the key in use, and the provider token of its requests. It shares the token with
-/// the fleet, renews it, and changes the key.
+/// The credential of one app on one lane: its signing keys, the key in use, and the provider token of its requests. It shares the token
+/// with the fleet, renews it, and changes the key.
 ///
 /// Belongs to the lane's event loop.
 final class AppCredential {

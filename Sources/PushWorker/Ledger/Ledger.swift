@@ -4,11 +4,11 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Records how the notifications of a queue's jobs end, and settles the jobs in Redis. Only the ledger writes an end to the metrics, results, log
-/// and tally.
+/// Records how the notifications of a queue's jobs end, and settles the jobs in Redis. Only the ledger writes an end to the metrics, results,
+/// log and tally.
 ///
-/// A job is settled once the last of its notifications has ended. Settlements are collected into batches, written after the invalid tokens of
-/// their jobs, and written again until Redis confirms them.
+/// A job is settled once the last of its notifications has ended. Settlements are collected into batches, written after the invalid tokens
+/// of their jobs, and written again until Redis confirms them.
 final class Ledger {
     /// A job with more tokens that ends before it is split has only one result.
     private static let maximumResultsOfJob = 1000
@@ -274,8 +274,8 @@ final class Ledger {
         unwritten.append((id, tally, lane.now))
     }
 
-    /// Returns the jobs whose unwritten results are so large that they must be written before the rest of the job. Redis would be busy for too
-    /// long if all were written together.
+    /// Returns the jobs whose unwritten results are so large that they must be written before the rest of the job. Redis would be busy for
+    /// too long if all were written together.
     func jobsWithManyResults() -> [JobID] {
         guard hasManyResults else { return [] }
         hasManyResults = false
