@@ -90,33 +90,33 @@ struct RedisTopologyTests {
         #expect(try RedisTopology(url: "unix:///r?db=2&password_file=/p") == .single(socket))
     }
 
-    @Test(
-        "is refused with the reason",
-        arguments: [
-            ("redis+sentinel://s1", RedisURLError.sentinelMaster), ("redis+sentinel://s1/0", .sentinelMaster),
-            ("redis+sentinel://s1?master=", .query), ("redis+sentinel://s1?master=a&master=b", .query),
-            ("redis+sentinel://s1?master=a&", .query), ("redis+sentinel://s1?slave=a", .query),
-            ("redis+sentinel://?master=a", .host), ("redis+sentinel://a,,b?master=a", .host),
-            ("redis+sentinel://a:x?master=a", .port), ("redis+sentinel://a/b?master=a", .database),
-            ("redis+sentinel://me@a?master=a", .userWithoutPassword),
-            ("redis+sentinel://a?master=a&sentinel_user=u", .sentinelUser),
-            ("redis+sentinel://a?master=a&sentinel_password=u&sentinel_password_file=/f", .passwordTwice),
-            ("redis+sentinel://:p@a?master=a&password_file=/f", .passwordTwice),
-            ("redis+cluster://a/1", .clusterDatabase), ("redis+cluster://a,b:0", .port),
-            ("redis+cluster://a,", .host), ("redis+cluster://a?master=m", .query), ("redis+cluster://a#b", .query),
-            ("redis+sentinels://a", .scheme), ("redis://a,b", .host),
-            ("", .scheme), ("cache:6379", .scheme), ("http://cache", .scheme),
-            ("redis://", .host), ("redis:///1", .host), ("redis://:6379", .host), ("redis://[::1", .host),
-            ("redis://[::1]x", .host), ("redis://[zz]", .host), ("redis://a b", .host), ("redis://a\r\nb", .host),
-            ("redis://c:", .port), ("redis://c:0", .port), ("redis://c:65536", .port), ("redis://c:+1", .port),
-            ("redis://c:99999999999999999999", .port), ("redis://[::1]:x", .port),
-            ("redis://c/x", .database), ("redis://c/-1", .database), ("redis://c/1/2", .database),
-            ("redis://secret@c", .userWithoutPassword),
-            ("redis://:%zz@c", .percentEncoding), ("redis://:%4@c", .percentEncoding),
-            ("redis://:%ff@c", .percentEncoding), ("redis://:%+1@c", .percentEncoding),
-            ("unix://relative", .socketPath), ("unix:///", .socketPath), ("unix://host/path", .socketPath),
-            ("redis://c?db=1", .query), ("redis://c#1", .query), ("unix:///a?x=1", .query),
-        ])
+    static let refusals: [(String, RedisURLError)] = [
+        ("redis+sentinel://s1", .sentinelMaster), ("redis+sentinel://s1/0", .sentinelMaster),
+        ("redis+sentinel://s1?master=", .query), ("redis+sentinel://s1?master=a&master=b", .query),
+        ("redis+sentinel://s1?master=a&", .query), ("redis+sentinel://s1?slave=a", .query),
+        ("redis+sentinel://?master=a", .host), ("redis+sentinel://a,,b?master=a", .host),
+        ("redis+sentinel://a:x?master=a", .port), ("redis+sentinel://a/b?master=a", .database),
+        ("redis+sentinel://me@a?master=a", .userWithoutPassword),
+        ("redis+sentinel://a?master=a&sentinel_user=u", .sentinelUser),
+        ("redis+sentinel://a?master=a&sentinel_password=u&sentinel_password_file=/f", .passwordTwice),
+        ("redis+sentinel://:p@a?master=a&password_file=/f", .passwordTwice),
+        ("redis+cluster://a/1", .clusterDatabase), ("redis+cluster://a,b:0", .port),
+        ("redis+cluster://a,", .host), ("redis+cluster://a?master=m", .query), ("redis+cluster://a#b", .query),
+        ("redis+sentinels://a", .scheme), ("redis://a,b", .host),
+        ("", .scheme), ("cache:6379", .scheme), ("http://cache", .scheme),
+        ("redis://", .host), ("redis:///1", .host), ("redis://:6379", .host), ("redis://[::1", .host),
+        ("redis://[::1]x", .host), ("redis://[zz]", .host), ("redis://a b", .host), ("redis://a\r\nb", .host),
+        ("redis://c:", .port), ("redis://c:0", .port), ("redis://c:65536", .port), ("redis://c:+1", .port),
+        ("redis://c:99999999999999999999", .port), ("redis://[::1]:x", .port),
+        ("redis://c/x", .database), ("redis://c/-1", .database), ("redis://c/1/2", .database),
+        ("redis://secret@c", .userWithoutPassword),
+        ("redis://:%zz@c", .percentEncoding), ("redis://:%4@c", .percentEncoding),
+        ("redis://:%ff@c", .percentEncoding), ("redis://:%+1@c", .percentEncoding),
+        ("unix://relative", .socketPath), ("unix:///", .socketPath), ("unix://host/path", .socketPath),
+        ("redis://c?db=1", .query), ("redis://c#1", .query), ("unix:///a?x=1", .query),
+    ]
+
+    @Test("is refused with the reason", arguments: refusals)
     func refusal(url: String, expected: RedisURLError) { #expect(throws: expected) { try RedisTopology(url: url) } }
 
     @Test("with an unencoded password is refused without repeating any of it", arguments: ["/", "?", "#"])
