@@ -4,7 +4,8 @@ import NIOCore
 package struct PortLimits: Sendable {
     /// Maximum concurrent connections; never more than an eighth of the process' limit of file descriptors.
     package var connections = 64
-    /// The maximum time from the first byte of a request, or from the start of the connection, to the request's last byte.
+    /// The maximum time until a request has arrived: since the start of the connection for its first request, since the first byte for later
+    /// ones.
     package var request = TimeAmount.seconds(10)
     /// The maximum time from an answer to the next request.
     package var idle = TimeAmount.minutes(2)

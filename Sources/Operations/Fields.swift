@@ -126,7 +126,7 @@ package struct Field: Sendable {
     package let name: String
     package let kind: Kind
     package let isRequired: Bool
-    /// The help of its flag, and its description in the API. Empty for a field that only changes have.
+    /// The help of its flag, and its description in the API. Empty if no filter has the field, but only a ``Change``.
     package let meaning: String
     /// The allowed values; empty if all are.
     package let words: [String]
@@ -142,7 +142,7 @@ package struct Field: Sendable {
     package static func range(_ things: String, _ by: String = "") -> [Field] {
         [
             Field("since", .text, "\(things) since \(Fields.timeForm)\(by)."),
-            Field("until", .text, "\(things) until such a time."),
+            Field("until", .text, "\(things) until this time, in the same form."),
         ]
     }
 

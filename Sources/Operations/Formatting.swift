@@ -140,7 +140,8 @@ package enum JSONLine {
         json.writeString(text)
     }
 
-    /// Returns JSON with escapes for the characters that mislead the reader of a terminal. They can only be in strings.
+    /// Replaces the characters that could mislead the reader of a terminal by JSON escapes. The value stays the same, because JSON has such
+    /// characters only in strings.
     package static func escaped(_ json: String) -> String {
         guard json.utf8.contains(where: { $0 >= 0x7F }) else { return json }
         var text = String.UnicodeScalarView()

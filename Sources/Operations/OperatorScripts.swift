@@ -11,7 +11,7 @@ extension RedisServerError {
     package var isTemporary: Bool { Self.temporary.contains(prefix) }
 
     /// True if a script refused a cursor that none of its replies had.
-    package var refusesCursor: Bool { message.hasSuffix(": a cursor that no reply had") }
+    package var refusesCursor: Bool { message.hasSuffix(": an invalid cursor; use one of an earlier reply") }
 }
 
 extension QueueScript {

@@ -33,7 +33,7 @@ struct LivenessTests {
             try await client.waitForSettings(100)
             let futures = client.send((0..<80).map { .example($0) })
             try await eventually("the requests") { peer.count(.data) == 80 }
-            // Nothing was read for a minute: PINGs, windows and deadlines are overdue.
+            // As if the process had stood still for a minute: the answers to PINGs and requests, and WINDOW_UPDATEs, look late.
             let inFlight = try await client.ask { pool in
                 let later = NIODeadline.now() + .minutes(1)
                 pool.check(now: .now())

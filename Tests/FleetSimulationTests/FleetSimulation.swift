@@ -103,7 +103,7 @@ final class FleetSimulation: @unchecked Sendable {
     var fleet = Fleet()
     /// The scopes of all lanes, if a mutation shares them.
     let sharedScopes: ScopeRegister?
-    /// The run of a plan, if the options have one.
+    /// The run of the options' ``BlamePlan``, if they have one.
     private(set) var blame: BlameRun?
     private(set) var summary = ""
     private var parts: (redis: SimulatedRedis, apns: SimulatedAPNS)?

@@ -313,7 +313,8 @@ private final class SimulatedQueueStore: QueueStore {
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         let claimed = claimed
         let confirm: Completion<QueueConnection.Settled> = { [simulation] result in
-            // A settlement that found no claim confirms nothing: after a rollback a recovered job may be reserved under its name.
+            // A settlement that found no claim confirms nothing. After a rollback of Redis, the job may be recovered, and another claim may
+            // have the same ID.
             if case .success(let settled) = result, settled.lost == 0 {
                 simulation.checks.confirm(settlement, of: claimed)
             }

@@ -64,7 +64,7 @@ struct ReleaseTests {
         #expect(try (1...40_000).contains(queue.redis.run("PTTL", queue.keys.configurations).number ?? 0))
         try await queue.worker("x").claim(0, configuration: mine, heartbeat: .sample)
         #expect(try rest() > 60_000)
-        // The key stays as long as another configuration counts.
+        // The key stays for as long as the configuration of another worker needs it.
         let other = ConfigurationDigest(routing: ["b"], rules: ["1"])
         try await queue.worker("x").claim(0, configuration: other, heartbeat: .sample)
         try await queue.worker("x").release(of: mine)

@@ -5,7 +5,7 @@ package final class StalledPipe: Sendable {
     package let path: String
     private let descriptor: Int32
 
-    /// - Parameter isFull: false for a pipe that is still empty.
+    /// - Parameter isFull: true to fill the pipe at once, so that a program's first write blocks.
     package init(isFull: Bool = true) throws {
         path = FileManager.default.temporaryDirectory.appending(path: "pipe-\(UUID().uuidString)").path
         guard mkfifo(path, 0o600) == 0 else { throw ChildProcess.Failure(description: "mkfifo: \(errno)") }

@@ -171,7 +171,6 @@ struct HeaderBlockReader: ~Copyable {
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// Returns true if the bytes are the same as those of the text.
     package func equals(_ text: StaticString) -> Bool {
         guard let baseAddress, count == text.utf8CodeUnitCount else { return isEmpty && text.utf8CodeUnitCount == 0 }
         return memcmp(baseAddress, text.utf8Start, count) == 0

@@ -54,7 +54,7 @@ package struct ProducerRights: Sendable, Equatable {
                 maximumQueueLength = number
             default:
                 throw Users.Malformed(
-                    description: "a producer's words are queue=NAME, app=NAME and max_queue_length=NUMBER")
+                    description: "after the role producer, only queue=NAME, app=NAME and max_queue_length=NUMBER are allowed")
             }
         }
         guard !queues.isEmpty else { throw Users.Malformed(description: "a producer needs queue=NAME") }

@@ -14,7 +14,7 @@ package struct DashboardConfiguration: Sendable {
     package var port = 8080
     /// The path under which a proxy serves the dashboard, such as `/push`; empty for none.
     package var base = ""
-    /// Host names that requests can use besides `localhost` and IP addresses, without users.
+    /// Without users: the host names that requests can use besides `localhost` and IP addresses.
     package var hostNames: [String] = []
     /// The users; `nil` to admit everyone who can reach the port.
     package var users: UserFile?

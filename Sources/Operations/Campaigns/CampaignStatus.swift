@@ -288,7 +288,7 @@ extension CampaignStatus {
             if let cause = causes[Name(found[index].campaign)] {
                 found[index].slow(by: cause)
             } else if let last = found[index].updatedAt {
-                found[index].slow(by: "nothing of it has ended for \(Words.duration(now.since(last)))")
+                found[index].slow(by: "none of its notifications has ended for \(Words.duration(now.since(last)))")
             }
         }
     }

@@ -73,7 +73,7 @@ package struct ReshardInvalidTokens: Change {
                 "workers have leases: \(workers.joined(separator: ", ")). Stop all workers first: "
                     + "`\(desk.fleet.access.command(["stop", "--all"]))`")
         }
-        return queues.incomplete.map { ["\($0); other queues may have workers, which must not run"] } ?? []
+        return queues.incomplete.map { ["\($0); no worker of the other queues may run either"] } ?? []
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {

@@ -196,8 +196,8 @@ extension QueueShares: Shown {
     package static let columns = Columns<Self>(
         "Shares", "The waiting jobs of a queue by their member `fair`.",
         [
-            .init("count", "Number of keys whose jobs wait, at most.", as: .count, \.count),
-            .init("waiting_bytes", "Bytes of all jobs that wait, at most.", as: .bytes, \.waitingBytes),
+            .init("count", "Upper estimate of the number of keys whose jobs wait.", as: .count, \.count),
+            .init("waiting_bytes", "Upper estimate of the bytes of all waiting jobs.", as: .bytes, \.waitingBytes),
             .init("largest", "Keys with the most bytes, at most five.", \.largest),
         ])
 }

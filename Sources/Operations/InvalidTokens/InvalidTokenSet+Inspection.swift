@@ -15,7 +15,7 @@ package struct InvalidTokenCursor: Sendable {
         (self.shards, self.key, self.cursor) = (shards, key, cursor)
     }
 
-    /// Parses a cursor, such as `48` in the first key of a set that is not divided, or `16.3.48`; `nil` for other texts.
+    /// Parses a cursor: `48` in a set that is not divided, `16.3.48` in shard 3 of a set of 16 shards. `nil` for other texts.
     package init?(_ text: String) {
         let words = text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         guard words.count == 1 || words.count == 3, let last = words.last, UInt64(last) != nil else { return nil }

@@ -149,7 +149,7 @@ package struct QueueJobs: Sendable {
 
     /// The same error as that of a script.
     private static var unknownCursor: RedisError {
-        .server(RedisServerError(text: "ERR jobs: a cursor that no reply had"))
+        .server(RedisServerError(text: "ERR jobs: an invalid cursor; use one of an earlier reply"))
     }
 
     /// Some jobs that match, and the place to continue from.
@@ -256,7 +256,8 @@ package struct QueueJobs: Sendable {
         var text: String { (skipped > 0 ? "\(skipped)+" : "") + (position ?? "") }
     }
 
-    /// Returns the places in the order that a job takes. With `inOrder`, the places of waiting jobs are in the order of sending.
+    /// Returns the places in the order in which a job moves through them. With `inOrder`, the places of waiting jobs are in the order of
+    /// sending.
     private func places(_ filter: JobFilter, inOrder: Bool) async throws -> [Place] {
         let waiting: [Place] = inOrder ? [.inbox, .sorted, .list] : [.list, .inbox, .sorted]
         var places = filter.includes(.waiting) ? waiting : []

@@ -39,7 +39,7 @@ extension ResultLine: Shown {
             field("id", "ID of the job.", in: .table),
             field("apns_id", "`apns-id` that was sent.", title: "APNs ID", in: .table),
             field("apns_unique_id", "ID for Apple's Push Notifications Console."),
-            field("replaced_by", "ID of the newer job, or its campaign, because of which it was dropped."),
+            field("replaced_by", "The newer job that replaced this one: its ID, or its campaign."),
             field("token", "Device token or channel; the API shortens it for viewers."),
             field("campaign", "Campaign of the job."),
             field("fair", "Key `fair` of the job."),

@@ -583,8 +583,8 @@ extension Problem {
                 .critical, "a worker has no lease on its queue",
                 hint: "look for a slow Redis, or a worker without CPU time; the worker resumes automatically",
                 action: """
-                    Redis refuses writes (another problem says so), is too slow or unavailable (`SLOWLOG`, its CPU, its disk with \
-                    `appendfsync always`), or the worker does not get enough CPU time.
+                    Find the cause. If Redis refuses writes, `status` shows another problem. If Redis is slow, look at `SLOWLOG`, its CPU and, with \
+                    `appendfsync always`, its disk. Otherwise look at the worker's CPU time.
                     """, [],
                 Alert(
                     "LeaseOverdue", for: "1m", .page,
@@ -659,7 +659,7 @@ extension Problem {
         Kind(
             "lasting_problem", .workers, .warning, "the log of a worker has reported a problem for 15 minutes",
             action: """
-                The worker's log has the line with this `event`, its subject and reason, and `apns-worker status` a suggestion.
+                Search the worker's log for the `event` of the alert: its line has the subject and the reason. `apns-worker status` suggests what to do.
                 """,
             alert: Alert(
                 "Problem", for: "15m", .ticket,

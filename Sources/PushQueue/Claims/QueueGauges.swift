@@ -24,8 +24,8 @@ public struct QueueGauges: Sendable {
     public var stoppedCampaigns = 0
     /// The due time of the first of ``later`` and ``failed``, in milliseconds since 1970; `nil` if there are none.
     public var firstDue: Int64?
-    /// The job that has probably waited longest: the head of the list, or the oldest of the next sorted jobs. `nil` if no job waits, or the
-    /// job is larger than ``headLimit``.
+    /// The job that has probably waited longest: the head of the list or, in a queue that sorts its jobs, the oldest of the next jobs. `nil`
+    /// if no job waits, or that job is larger than ``headLimit``.
     public var head: ByteBuffer?
 
     /// The maximum size of ``head`` in bytes.

@@ -71,7 +71,7 @@ public struct SharedKeys: Sendable {
     /// STRING: exists for a minute after an operator has resumed the app. Each lane sends a probe when the value changes.
     public func appResumed(_ app: String) -> String { "\(base)apps:\(app):resumed" }
 
-    /// HASH: the end of the reserved part of an app's rate, as `next_us` in µs since 1970, and the time of the last reservation.
+    /// HASH: the time until which an app's rate is reserved, as `next_us` in µs since 1970, and the time of the last reservation.
     public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
     /// HASH: the end of the used part of a limited campaign's rate, as `next_us` in µs since 1970, and of the part that waiting jobs need,

@@ -15,7 +15,8 @@ struct CredentialKeeper {
         var reportedAt: Int64
         /// The error of a changed file that could not be used as the credential.
         var refusal: String?
-        /// True if the error occurred only when the new credential was put into use. The watch then no longer reads the file's contents.
+        /// True if the file could be read, but its credential failed when it was put into use. The watch then counts the file as in use, so
+        /// the refusal remains until the file changes.
         var isRefusedInUse = false
     }
 

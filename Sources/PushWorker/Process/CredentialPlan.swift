@@ -140,7 +140,7 @@ package struct CredentialPlan: Sendable, Equatable {
         }
     }
 
-    /// Returns a passphrase without the trailing line feed of a file.
+    /// Returns a passphrase without the line breaks at the end of its file.
     private static func passphrase(_ bytes: [UInt8]) -> String {
         var rest = bytes[...]
         while let last = rest.last, last == 0x0A || last == 0x0D { rest.removeLast() }

@@ -38,7 +38,7 @@ enum WorkerMetric {
         "requests_total", .counter, "Requests submitted to APNs, including repetitions.")
     static let redisConnections = metric(
         "redis_connections_total", .counter,
-        "Connections to Redis; each after a lane's first one is a reconnection.")
+        "Connections to Redis. All but the first of each lane are reconnections.")
     static let redisFailures = metric(
         "redis_failures_total", .counter, "Connections to Redis that were lost or could not be made.")
     static let connectionFailures = metric(

@@ -9,7 +9,6 @@ import NIOCore
 actor FeedbackSpill {
     /// The result of keeping records.
     enum Kept: Equatable {
-        /// The records are on disk.
         case inFile
         /// There is no file for the records.
         case nowhere

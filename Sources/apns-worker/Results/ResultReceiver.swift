@@ -38,7 +38,7 @@ enum ResultReception: Sendable, Equatable {
     case refused(String)
     /// The receiver could not process the results now. `retryAfter` is the pause that it requested, in milliseconds.
     case failed(String, retryAfter: Int64? = nil)
-    /// The receiver processes no results now or could not be reached, so nothing is known about these.
+    /// The receiver could not be reached or processes no results now, so each of the given results may or may not have been processed.
     case unavailable(String, retryAfter: Int64? = nil)
     /// The receiver has ended, or refuses all results.
     case closed(String)

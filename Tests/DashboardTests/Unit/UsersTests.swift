@@ -83,7 +83,7 @@ import Testing
             + ["queue=", "queue={a}", "app=", "queues=a", "a", "="].map {
                 (
                     "shop producer \(token) queue=a \($0)",
-                    "line 1: a producer's words are queue=NAME, app=NAME and max_queue_length=NUMBER"
+                    "line 1: after the role producer, only queue=NAME, app=NAME and max_queue_length=NUMBER are allowed"
                 )
             })
     func malformed(text: String, problem: String) {

@@ -49,7 +49,7 @@ private struct LoggedLine {
     }
 
     private static func events(in call: Substring, after before: Substring) -> [String] {
-        // In the call, which may be a choice of two.
+        // The event in the call itself. It may be an expression that chooses between two events.
         for match in call.matches(of: #/(?:"event"|\bevent): ([^,(\])]*(?:\([^)]*\)[^,(\])]*)*)/#) {
             let events = match.1.matches(of: #/"((?:[^"\\]|\\\([^)]*\))*)"/#).map { String($0.1) }
             if !events.isEmpty { return events }

@@ -257,8 +257,8 @@ end
 
 -- The dead letters.
 
--- Returns the line of a dead letter as a table, and the place of its line feed; nil for any other member of the set, which
--- must stay as it is.
+-- A dead letter is a line of JSON, a line feed and the job. Returns the line as a table and the place of the line feed; nil for any other
+-- member of the set. Such a member is never changed.
 local function read(member)
     local stop = string.find(member, '\n', 1, true)
     if not stop then
@@ -450,7 +450,7 @@ if cursor == 'start' then
 else
     low, high, time, passed, total = string.match(cursor, '^([^ ]+) ([^ ]+) ([^ ]+) (%d+) (%d+)$')
     if not low or not tonumber(low) or not tonumber(high) or not tonumber(time) then
-        return refuse('a cursor that no reply had')
+        return refuse('an invalid cursor; use one of an earlier reply')
     end
     local removed = math.max(0, total - redis.call('ZCOUNT', dead, time, time))
     passed = math.max(0, passed - removed)

@@ -38,7 +38,7 @@ local function depth_after(body, first, last, depth, steps)
     return depth + opened - closed, steps - 1 - (last - first) / 50 - (escapes + strings + opened + closed) / 10
 end
 
--- Returns the index of the quote that ends the string whose first quote is at `open`, nil if it has no end, and how many steps are left.
+-- Finds the end of the string that begins with the quote at `open`. Returns the index of its last quote, or nil, and the steps that are left.
 local function string_end(text, open, steps)
     local close = find(text, '"', open + 1, true)
     while close and steps > 0 do

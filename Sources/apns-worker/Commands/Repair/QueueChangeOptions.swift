@@ -35,7 +35,7 @@ struct QueueChangeOptions: ParsableArguments {
         }
     }
 
-    /// Reads a change of dead letters, as ``check(_:_:)`` does one of jobs.
+    /// Checks the fields of a change of dead letters. ``check(_:_:)`` checks those of a change of jobs.
     func check(_ kind: DeadLettersChange.Kind, _ fields: Fields) throws {
         _ = try readingFlags { () throws(FieldMistake) in try DeadLettersChange(kind, fields, now: Moment.now) }
     }

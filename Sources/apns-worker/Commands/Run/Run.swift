@@ -87,7 +87,7 @@ struct Run: AsyncParsableCommand {
             configuration: configuration, logger: logger, isMeasured: admin != nil,
             version: WorkerVersion.current, spans: exporter?.spans, wallClock: { Int64(time(nil)) })
         if let exporter { services.insert(.init(service: exporter), at: 0) }
-        // Services stop in reverse order, so the admin port comes before the worker.
+        // Services stop in reverse order. The admin port is the first, so it still answers while the worker stops.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         if let webPort {
             var web = try DashboardConfiguration(proxies: TrustedProxies())
