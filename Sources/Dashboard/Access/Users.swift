@@ -54,7 +54,7 @@ package struct ProducerRights: Sendable, Equatable {
                 maximumQueueLength = number
             default:
                 throw Users.Malformed(
-                    description: "after the role producer, only queue=NAME, app=NAME and max_queue_length=NUMBER are allowed")
+                    description: "a producer can only have queue=NAME, app=NAME and max_queue_length=NUMBER")
             }
         }
         guard !queues.isEmpty else { throw Users.Malformed(description: "a producer needs queue=NAME") }

@@ -58,7 +58,8 @@ struct CallbackOptions: ParsableArguments {
     @Option(
         name: .customLong("answer-timeout"),
         help: ArgumentHelp(
-            "Maximum time for a request, or until the command has read its input and ended. (default: 10s)", valueName: "duration"))
+            "Maximum time for a request, or until the command has read its input and ended. (default: 10s)",
+            valueName: "duration"))
     var timeout: String?
 
     @Option(

@@ -83,7 +83,7 @@ import Testing
             + ["queue=", "queue={a}", "app=", "queues=a", "a", "="].map {
                 (
                     "shop producer \(token) queue=a \($0)",
-                    "line 1: after the role producer, only queue=NAME, app=NAME and max_queue_length=NUMBER are allowed"
+                    "line 1: a producer can only have queue=NAME, app=NAME and max_queue_length=NUMBER"
                 )
             })
     func malformed(text: String, problem: String) {
