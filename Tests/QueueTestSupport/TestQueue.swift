@@ -304,8 +304,12 @@ package func withRedis(_ url: String, key: String = "", _ body: (RedisClient) as
 extension RedisClient {
     /// Adds tokens to the set of invalid ones, as a worker's lane does.
     package func addInvalidTokens(_ tokens: [InvalidToken], _ keys: SharedKeys) async throws {
-        let _: [InvalidToken.Marking] = try await eventLoop.call {
-            InvalidTokenSet(client: self, keys: keys, maximumAge: 0).mark(tokens, completion: $0)
+        // In parts, so that Redis answers each of them in time, also on a busy machine.
+        for start in stride(from: 0, to: tokens.count, by: 1000) {
+            let part = Array(tokens[start..<min(start + 1000, tokens.count)])
+            let _: [InvalidToken.Marking] = try await eventLoop.call {
+                InvalidTokenSet(client: self, keys: keys, maximumAge: 0).mark(part, completion: $0)
+            }
         }
     }
 }
