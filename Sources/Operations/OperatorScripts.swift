@@ -10,8 +10,8 @@ extension RedisServerError {
     /// True if the same command may succeed later.
     package var isTemporary: Bool { Self.temporary.contains(prefix) }
 
-    /// True if a script refused a cursor that none of its replies had.
-    package var refusesCursor: Bool { message.hasSuffix(": an invalid cursor; use one of an earlier reply") }
+    /// True if a script refused a cursor that none of its replies had. Its error then has the code `CURSOR` after the script's name.
+    package var refusesCursor: Bool { message.contains(": CURSOR ") }
 }
 
 extension QueueScript {

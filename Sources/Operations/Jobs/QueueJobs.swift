@@ -149,7 +149,7 @@ package struct QueueJobs: Sendable {
 
     /// The same error as that of a script.
     private static var unknownCursor: RedisError {
-        .server(RedisServerError(text: "ERR jobs: an invalid cursor; use one of an earlier reply"))
+        .server(RedisServerError(text: "ERR jobs: CURSOR that no reply had"))
     }
 
     /// Some jobs that match, and the place to continue from.

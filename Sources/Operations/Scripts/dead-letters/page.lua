@@ -450,7 +450,7 @@ if cursor == 'start' then
 else
     low, high, time, passed, total = string.match(cursor, '^([^ ]+) ([^ ]+) ([^ ]+) (%d+) (%d+)$')
     if not low or not tonumber(low) or not tonumber(high) or not tonumber(time) then
-        return refuse('an invalid cursor; use one of an earlier reply')
+        return refuse('CURSOR that no reply had')
     end
     local removed = math.max(0, total - redis.call('ZCOUNT', dead, time, time))
     passed = math.max(0, passed - removed)

@@ -59,7 +59,7 @@ if kind == 'list' or kind == 'head' then
         start, largest, last = string.match(cursor, '^(%d+) (%d+) (%x+)$')
         start, largest = tonumber(start), tonumber(largest)
         if not start then
-            return redis.error_reply('ERR page-jobs: an invalid cursor; use one of an earlier reply')
+            return redis.error_reply('ERR page-jobs: CURSOR that no reply had')
         end
         -- Returns the distance of the last job from its former place; nil if it is not found.
         local function find(jobs_at)
@@ -114,7 +114,7 @@ elseif kind == 'set' then
         local total
         time, passed, total, largest = string.match(cursor, '^([^ ]+) (%d+) (%d+) (%d+)$')
         if not time or not tonumber(time) then
-            return redis.error_reply('ERR page-jobs: an invalid cursor; use one of an earlier reply')
+            return redis.error_reply('ERR page-jobs: CURSOR that no reply had')
         end
         largest = tonumber(largest)
         passed = math.max(0, passed - math.max(0, total - redis.call('ZCOUNT', place, time, time)))
