@@ -1,7 +1,6 @@
 import HTTPPort
 import HTTPTypes
 import Hummingbird
-import LegacyAPNS
 
 struct ControlRoutes: Sendable {
     /// The longest time that a request can wait, in seconds.
@@ -234,12 +233,9 @@ struct ControlRoutes: Sendable {
     private static func records(_ body: Feedback, now: Int64) throws(HTTPError) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []
         for (index, entry) in body.records.enumerated() {
-            guard let token = SimulatedToken(hex: entry.token),
-                token.byteCount <= GatewayFrame.tokenSizes.upperBound
-            else {
+            guard let token = SimulatedToken(feedback: entry.token) else {
                 throw HTTPError(
-                    .badRequest,
-                    message: "records[\(index)]: token must be 64 to 200 hex digits, an even number of them")
+                    .badRequest, message: "records[\(index)]: token must be \(SimulatedToken.feedbackForm)")
             }
             guard let seconds = UInt32(exactly: entry.seconds ?? now) else {
                 throw HTTPError(

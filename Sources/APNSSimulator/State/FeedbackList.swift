@@ -28,8 +28,9 @@ package struct FeedbackRecord: Equatable, Sendable {
             if words.isEmpty { continue }
             func mistake(_ problem: String) -> SimulatorError { SimulatorError("line \(index + 1): \(problem)") }
             guard words.count == 2 else { throw mistake("must be a device token, a space and seconds since 1970") }
-            guard let token = SimulatedToken(hex: words[0]), token.byteCount <= GatewayFrame.tokenSizes.upperBound
-            else { throw mistake("the device token must be 64 to 200 hex digits, an even number") }
+            guard let token = SimulatedToken(feedback: words[0]) else {
+                throw mistake("the device token must be \(SimulatedToken.feedbackForm)")
+            }
             guard let seconds = UInt32(words[1]) else {
                 throw mistake("the time must be seconds since 1970, not '\(words[1])'")
             }
@@ -37,6 +38,21 @@ package struct FeedbackRecord: Equatable, Sendable {
         }
         return records
     }
+}
+
+extension SimulatedToken {
+    /// The form of a token in a record, for messages.
+    static let feedbackForm =
+        "\(minimumDigits) to \(GatewayFrame.tokenSizes.upperBound * 2) hex digits, an even number of them"
+
+    /// Reads the hex digits of a token in a record.
+    init?(feedback hex: some StringProtocol) {
+        guard let token = SimulatedToken(hex: hex), token.fitsFeedback else { return nil }
+        self = token
+    }
+
+    /// True if the token is short enough for the binary protocol of the service.
+    var fitsFeedback: Bool { byteCount <= GatewayFrame.tokenSizes.upperBound }
 }
 
 /// The feedback service's records, one per device, in the order of their addition.

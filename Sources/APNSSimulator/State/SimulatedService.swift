@@ -1,5 +1,4 @@
 import APNS
-import LegacyAPNS
 import NIOCore
 import Synchronization
 
@@ -149,9 +148,7 @@ extension SimulatedService {
     ///   - token: ignored if it is longer than the binary protocol allows.
     ///   - milliseconds: since 1970.
     func addFeedback(_ token: SimulatedToken, milliseconds: Int64) {
-        guard configuration.feedbackPort != nil, token.byteCount <= GatewayFrame.tokenSizes.upperBound else {
-            return
-        }
+        guard configuration.feedbackPort != nil, token.fitsFeedback else { return }
         addFeedback([FeedbackRecord(token: token, seconds: UInt32(clamping: milliseconds / 1000))])
     }
 
