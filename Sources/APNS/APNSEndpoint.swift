@@ -120,6 +120,11 @@ extension APNSEndpoint {
     public static let productionChannels = APNSEndpoint(host: "api-manage-broadcast.push.apple.com", port: 2196)
     public static let sandboxChannels = APNSEndpoint(host: "api-manage-broadcast.sandbox.push.apple.com", port: 2195)
 
+    /// Parses the address of a server that manages channels. A host without a port has Apple's port.
+    public init?(channelManagement text: String) {
+        self.init(text, production: .productionChannels, sandbox: .sandboxChannels, scheme: "https://")
+    }
+
     /// The endpoint that manages the channels of broadcasts sent here. For servers that are not Apple's: this endpoint.
     public var channelManagement: APNSEndpoint {
         switch APNSEnvironment(host: host) {

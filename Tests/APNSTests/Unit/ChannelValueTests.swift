@@ -48,4 +48,18 @@ struct ChannelValueTests {
         #expect("\(APNSEndpoint.productionChannels)" == "api-manage-broadcast.push.apple.com:2196")
         #expect("\(APNSEndpoint.sandboxChannels)" == "api-manage-broadcast.sandbox.push.apple.com:2195")
     }
+
+    @Test(
+        "The name of an environment, in either case, names Apple's server for channels and not that for notifications",
+        arguments: [
+            ("production", "api-manage-broadcast.push.apple.com:2196"),
+            ("Production", "api-manage-broadcast.push.apple.com:2196"),
+            ("sandbox", "api-manage-broadcast.sandbox.push.apple.com:2195"),
+            ("Development", "api-manage-broadcast.sandbox.push.apple.com:2195"),
+            ("localhost:2197", "localhost:2197"), ("https://[::1]:443/", "[::1]:443"), ("localhost", "localhost:2196"),
+            ("a b", nil), ("localhost:0", nil), ("", nil),
+        ])
+    func managementEndpoint(text: String, endpoint: String?) {
+        #expect(APNSEndpoint(channelManagement: text)?.description == endpoint)
+    }
 }

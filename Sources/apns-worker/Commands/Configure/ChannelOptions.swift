@@ -37,13 +37,7 @@ struct ChannelOptions: ParsableArguments {
 
     private func endpoint(of app: AppConfiguration, _ all: Settings) throws -> APNSEndpoint {
         guard let given = all.given(.managementEndpoint, app: app.name) else { return app.endpoint.channelManagement }
-        return try given.endpoint { text in
-            switch text.lowercased() {
-            case "production": .productionChannels
-            case "sandbox", "development": .sandboxChannels
-            default: APNSEndpoint(text)
-            }
-        }
+        return try given.endpoint { APNSEndpoint(channelManagement: $0) }
     }
 
     /// Returns the client that manages the app's channels.
