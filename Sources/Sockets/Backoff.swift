@@ -29,4 +29,13 @@ public struct Backoff: Sendable, Equatable {
         let share = least + (1 - least) * min(max(random, 0), 1)
         return .nanoseconds(Int64(Double(limit(failures: failures).nanoseconds) * share))
     }
+
+    /// Returns the pause after a number of consecutive failures, and after a request to wait, such as `Retry-After`.
+    /// - Parameters:
+    ///   - requested: the minimum. A random part of ``first`` is added, so that a fleet does not return in step.
+    ///   - random: from 0 to 1, evenly distributed.
+    public func pause(failures: Int, requested: TimeAmount, random: Double) -> TimeAmount {
+        let spread = Int64(Double(first.nanoseconds) * min(max(random, 0), 1))
+        return max(pause(failures: failures, random: random), requested + .nanoseconds(spread))
+    }
 }

@@ -49,8 +49,9 @@ struct TraceExporter: Service {
                     note(reception, of: waiting.count, hasFailed: failures > 0)
                     if case .unavailable(_, let seconds) = reception {
                         failures += 1
-                        let least = Self.backoff.pause(failures: failures, random: .random(in: 0...1))
-                        pause = max(.nanoseconds(least.nanoseconds), .seconds(seconds ?? 0))
+                        let (requested, random) = (TimeAmount.seconds(Int64(seconds ?? 0)), Double.random(in: 0...1))
+                        pause = .nanoseconds(
+                            Self.backoff.pause(failures: failures, requested: requested, random: random).nanoseconds)
                     } else {
                         waiting = []
                         failures = 0
@@ -108,7 +109,7 @@ struct TraceExporter: Service {
     private static func reception(_ answer: HTTPExchange.Answer) -> Reception {
         switch answer.status {
         case 200..<300:
-            // An answer without a partial success, or that is no JSON, is a success.
+            // An answer without a partial success, or that is not JSON, is a success.
             guard let partial = TraceExport.refusal(in: answer.body) else { return .accepted }
             return .partly(refused: partial.count, partial.reason)
         // The only statuses after which the specification lets a sender repeat a request.

@@ -412,8 +412,9 @@ struct ResultDelivery {
 
     /// Returns the milliseconds to wait before the next try: at least the pause that the receiver requested.
     private static func pause(after reception: ResultReception, failures: Int) -> Int64 {
-        let pause = backoff.pause(failures: failures, random: .random(in: 0...1))
-        return max(pause.nanoseconds / 1_000_000, reception.retryAfter ?? 0)
+        let requested = TimeAmount.milliseconds(reception.retryAfter ?? 0)
+        let pause = backoff.pause(failures: failures, requested: requested, random: .random(in: 0...1))
+        return pause.nanoseconds / 1_000_000
     }
 
     /// The milliseconds after which this consumer confirms again that it is working on its results.

@@ -22,4 +22,15 @@ struct BackoffTests {
         let pauses = [0, 0.5, 1].map { backoff.pause(failures: 3, random: $0) }
         #expect(pauses == milliseconds.map { .milliseconds($0) })
     }
+
+    @Test("are never shorter than requested, and spread also then", arguments: [0, 0.5, 1])
+    func requested(random: Double) {
+        let backoff = Backoff(first: .seconds(1), longest: .seconds(32), least: 0.5)
+        func pause(_ failures: Int, _ requested: Int64) -> TimeAmount {
+            backoff.pause(failures: failures, requested: .seconds(requested), random: random)
+        }
+        #expect(pause(1, 30) == .milliseconds(30_000 + Int64(1000 * random)))
+        // The own pause is longer than the requested one.
+        #expect(pause(6, 1) == backoff.pause(failures: 6, random: random))
+    }
 }
