@@ -209,9 +209,11 @@ private struct JobSchemaText {
     let members: [(name: String, description: String)]
 
     init(_ text: String) {
-        guard let schema = try? JSONDecoder().decode(Document.self, from: Data(text.utf8)) else {
-            members = []
-            return
+        let schema: Document
+        do {
+            schema = try JSONDecoder().decode(Document.self, from: Data(text.utf8))
+        } catch {
+            preconditionFailure("the schema of jobs that is built in cannot be read: \(error)")
         }
         // A dictionary has no order, so the order is taken from the text.
         let places = schema.properties.compactMap { name, member -> (String.Index, String, String)? in
