@@ -106,10 +106,10 @@ enum JobHints {
             add(member, "its `\(member.name)` is \(text), which is ahead of the clock of Redis; it counts as now")
         }
         if let sendAt = job.sendAt {
-            let text = utcTime(sendAt / 1000)
             if sendAt > now + JobTime.farAhead {
-                add(.sendAt, "its `send_at` is \(text), in more than a year")
+                add(.sendAt, "its `send_at` is \(utcTime(sendAt / 1000)), in more than a year")
             } else if sendAt < firstTime * 1000 {
+                let text = utcTime(sendAt / 1000)
                 add(.sendAt, "its `send_at` is \(text), a time that has passed; a number is seconds since 1970")
             }
         }
