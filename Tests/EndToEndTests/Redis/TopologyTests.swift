@@ -66,7 +66,7 @@ extension EndToEnd {
 
         @Test(
             "in a Cluster a lane has one connection per node, and one for waiting, for any number of apps and queues",
-            arguments: [(apps: 1, queues: 1), (apps: 10, queues: 3)])
+            arguments: [(apps: 1, queues: 1), (apps: 10, queues: 1), (apps: 10, queues: 3)])
         func connections(apps: Int, queues: Int) async throws {
             let cluster = try await RedisCluster()
             let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410", "prefix=ffff,answer=429"])
