@@ -317,7 +317,7 @@ struct StopButtonTests {
         }
     }
 
-    @Test("A damaged command is a problem in status until an operator gives it again, and others are none", .scene)
+    @Test("Only a damaged command is a problem in status, until an operator gives it again", .scene)
     func damagedProblem() async throws {
         func problems() async throws -> [String] {
             let status = try await StatusReader(scene.fleet).read(scene.fleet.queues().keys)

@@ -93,7 +93,7 @@ package final class RedisCluster: Sendable {
                 var command = ["MIGRATE", "127.0.0.1", "\(new.port(tls: tls))", key, "0", "5000", "REPLACE"]
                 if let password = new.password { command += ["AUTH", password] }
                 let answer = try old.connect().run(command.map { Array($0.utf8) })
-                // NOKEY: meanwhile a worker has taken the last job of a list.
+                // NOKEY: a worker has claimed the last job of a list since.
                 guard answer == .status("OK") || answer == .status("NOKEY") else {
                     throw RedisServer.Failure(description: "MIGRATE: \(answer)")
                 }

@@ -77,9 +77,9 @@ package final class SimulatorProcess: Sendable {
     }
 
     package let port: Int
-    /// The port of the binary gateway; `nil` if it has none.
+    /// The port of the binary gateway; `nil` without a gateway.
     package let gatewayPort: Int?
-    /// The port of the feedback service; `nil` if it has none.
+    /// The port of the feedback service; `nil` without that service.
     package let feedbackPort: Int?
     package let controlPort: Int?
     package let process: ChildProcess

@@ -43,7 +43,7 @@ struct GatewayCheck {
 
 /// The verdict on a client of the gateway or the feedback service, by its certificate.
 enum GatewayClient: Equatable {
-    /// The topic is the certificate's; nil if the certificate has none.
+    /// The topic is the certificate's; nil for a certificate without a topic.
     case taken(topic: String?)
     case refused
 

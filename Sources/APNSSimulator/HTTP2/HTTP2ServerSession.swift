@@ -44,7 +44,7 @@ private struct ClosedStreams {
 
     /// Checks a frame before nghttp2 reads it.
     /// - Parameter isOpen: returns true if nghttp2 knows the stream, and so checks the frame itself.
-    /// - Returns: the code of the connection error (sections 5.1 and 5.1.1); `nil` if the frame is no error.
+    /// - Returns: the code of the connection error (sections 5.1 and 5.1.1); `nil` if the frame is valid.
     mutating func violation(of frame: FrameHeader, isOpen: () -> Bool) -> nghttp2_error_code? {
         let isRequest = frame.kind == NGHTTP2_HEADERS.rawValue
         guard isRequest || frame.kind == NGHTTP2_DATA.rawValue, frame.stream & 1 == 1 else { return nil }

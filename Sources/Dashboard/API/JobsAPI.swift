@@ -163,7 +163,7 @@ final class JobsAPI: Sendable {
         }
     }
 
-    /// Returns the ID for a job that has none. It is the same in each request with the same key and the same jobs, because it depends on
+    /// Returns the ID for a job without an ID. It is the same in each request with the same key and the same jobs, because it depends on
     /// the job's number and not on its line.
     private static func id(_ user: String, _ queue: String, _ key: String, _ number: Int) -> String {
         // The key is last, because only the key can contain a line feed. So different parts never make the same text.

@@ -53,7 +53,7 @@ package struct CampaignCounts: Sendable, Equatable {
     /// The number of notifications that have not ended, if the total is known.
     package var left: Int? { total.map { max(0, $0 - ended) } }
 
-    /// Reads the counters of a campaign. An unknown campaign has none.
+    /// Reads the counters of a campaign. All are 0 for an unknown campaign.
     /// - Throws: `RedisError`.
     package static func read(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws -> CampaignCounts {
         let reply = try await client.call(RedisCommand("HGETALL", keys.campaign(name)))

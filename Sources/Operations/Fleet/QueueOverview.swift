@@ -119,7 +119,7 @@ package struct QueueOverview: Sendable {
         overdue = reply.numberIfAny()
         pause = reply.bytesOrNull().map { PauseRecord($0) }
         let head = reply.bytes()
-        // This finds the time in any format except Resque's, which has none.
+        // This finds the time in any format except Resque's, which lacks it.
         if head.readableBytes > 0,
             let made = StoredJob(head, size: head.readableBytes, format: .native).enqueuedAt
         {

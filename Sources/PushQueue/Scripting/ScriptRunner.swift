@@ -1,8 +1,8 @@
 import NIOCore
 import Redis
 
-/// Runs scripts on one server by their digests. The first call of a script sends its source with `EVAL`, which also loads it. A digest that
-/// the server does not know would have to be sent again, after later calls. That happens only if the server forgets scripts: after a
+/// Runs scripts on one server by their digests. The first call of a script sends its source with `EVAL`, which also loads it. If
+/// the server does not know a digest, the call is sent again, after later calls. That happens only if the server forgets scripts: after a
 /// restart, a failover or `SCRIPT FLUSH`.
 ///
 /// Not thread-safe. Use it only on the client's event loop; completions are called there, too.

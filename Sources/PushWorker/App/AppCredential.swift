@@ -82,7 +82,7 @@ final class AppCredential {
 
     // MARK: The provider token
 
-    /// Keeps a valid provider token: asks the fleet for one in time, and signs one if the fleet has none.
+    /// Keeps a valid provider token: asks the fleet for one in time, and signs one if the fleet lacks it.
     func keep() {
         guard let source else { return }
         let wall = lane.wallClock()

@@ -7,9 +7,9 @@ struct Bearing: Equatable {
     var proves: ScopeSet
     var concerns: ScopeSet
 
-    /// An answer that says nothing about any scope.
+    /// An answer that proves nothing about any scope.
     static let nothing = Bearing(proves: [], concerns: [])
-    /// A server error, or no answer. Neither says anything about the credential and the configuration, which APNs checks later.
+    /// A server error, or no answer. Neither proves anything about the credential and the configuration, which APNs checks later.
     private static let ofServer = Bearing(proves: [], concerns: [.job, .group, .endpoint])
     /// A refusal of one notification or token by APNs itself.
     private static let ofNotification = Bearing(proves: [.credential, .endpoint], concerns: [])

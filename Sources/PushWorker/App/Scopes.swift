@@ -56,7 +56,7 @@ struct ScopePlace: Equatable {
 
 /// Decides who is at fault, from the answers that one lane got about the scopes of its notifications. No I/O.
 ///
-/// Blame is as narrow as its evidence. ``decide(_:isFresh:now:)`` tells if a notification may be sent now.
+/// Blame is as narrow as its evidence. ``decide(_:isFresh:now:)`` returns whether a notification may be sent now.
 /// ``recordProof(_:at:isFresh:now:)`` and ``recordFailure(_:at:isFresh:now:)`` draw the conclusions from an answer. Lanes share nothing, so
 /// a worker behind a refusing proxy slows no other worker.
 ///
@@ -148,7 +148,7 @@ final class Scopes {
     /// True if the next probe is the newest notification, false if it is the one that has waited longest. They alternate.
     private var takesNewest = false
 
-    /// True if a notification failed in the last minutes and has to be tried again.
+    /// True if a notification failed in the last minutes and must be tried again.
     private(set) var hasFailures = false
     /// True if no scope is slow or silent, so that every notification may be sent.
     private(set) var isQuiet = true

@@ -3,7 +3,7 @@ import PushQueue
 
 /// Decides when a lane asks the fleet for a key's provider token, and how long it waits before it signs one. No I/O.
 struct TokenSharing {
-    /// Sending waits for the fleet's token for at most this time if the lane has none.
+    /// The maximum time for which a lane without a token waits for the fleet's token.
     static let patience = TimeAmount.seconds(2)
     /// The pause after Redis could not be asked or its clock differs from this machine's.
     static let pause = TimeAmount.seconds(30)

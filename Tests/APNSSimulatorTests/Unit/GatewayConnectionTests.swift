@@ -243,7 +243,7 @@ struct GatewayConnectionTests {
         #expect(scene.steps == packet(10, accepts ? 13 : 12))
         #expect(scene.account.accepted == (accepts ? 3 : 2) && scene.account.dropped == 1)
         #expect(scene.account.refused.isEmpty)
-        // If this notification is not accepted, its packet names the previous one. That tells the client that the gateway did not process
+        // If this notification is not accepted, its packet names the previous one. So the client knows that the gateway did not process
         // this one.
         let outcome = accepts ? Outcome.answered(status: 10, reason: "Shutdown") : .dropped
         #expect(scene.records[2].outcome == outcome && scene.records[2].accepted == accepts)

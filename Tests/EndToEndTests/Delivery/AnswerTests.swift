@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What answers of APNs, which the simulator's rules choose, do to jobs.
+    /// The effects of APNs' answers on jobs. The simulator's rules choose the answers.
     @Suite("Answers")
     struct AnswerTests {
         private struct Result {

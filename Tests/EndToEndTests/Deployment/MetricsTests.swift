@@ -268,7 +268,7 @@ extension WorkerProcess {
         let process = "/proc/\(process.processIdentifier)"
         let own = Set(
             try FileManager.default.contentsOfDirectory(atPath: process + "/fd").compactMap {
-                // A descriptor may have been closed meanwhile.
+                // A descriptor may be closed before it is read.
                 try? FileManager.default.destinationOfSymbolicLink(atPath: "\(process)/fd/\($0)")
             })
         return try ["tcp", "tcp6"].flatMap { family in

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What the gateway's statuses do to jobs.
+    /// The effects of the gateway's statuses on jobs.
     @Suite("The gateway's statuses")
     struct GatewayStatusTests {
         @Test("each status has its effect: a retry, a dead letter with its reason, or an invalid token")

@@ -77,7 +77,7 @@ final class ForeignReceiver: Sendable {
     private let folder: TemporaryFolder
 
     /// - Parameters:
-    ///   - behaviour: the contents of the file that tells the program how to answer.
+    ///   - behaviour: the contents of the file that decides how the program answers.
     ///   - port: 0 for a free one.
     init(
         _ program: String, behaviour: String, port: Int = 0, withTLS: Bool = false, arguments more: [String] = []
@@ -113,7 +113,7 @@ final class ForeignReceiver: Sendable {
 
 /// A server of ``ForeignProgram`` in place of APNs.
 final class ForeignServerProcess: Sendable {
-    /// The server's account. It tells notifications apart by device tokens, because each job has its own.
+    /// The server's account. It distinguishes notifications by their device tokens, because each job has its own.
     struct Account: Decodable {
         /// The numbers of complete requests and of accepted ones, with or without an answer.
         let requests, accepted: Int

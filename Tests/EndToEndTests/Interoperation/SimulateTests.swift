@@ -132,7 +132,7 @@ extension EndToEnd {
                 redis, ["--exit-when-done", "--log-level", "error", "--simulate-record", "/dev/full"])
             #expect(try await worker.process.wait() == .exited(1))
             #expect(worker.lines(of: "simulation_record_failed").contains { $0.contains("/dev/full") })
-            // The line is logged at any level, so that nobody takes a simulation for the real service.
+            // The line is logged at any level, so that a simulation is not mistaken for the real service.
             #expect(worker.lines(of: "simulation_started").count == 1)
             #expect(try redis.counted("delivered") == 500)
         }

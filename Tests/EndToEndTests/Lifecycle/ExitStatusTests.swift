@@ -150,13 +150,13 @@ extension EndToEnd {
             #expect(view.problems[0].advice.contains("apns-worker requeue --queue default --reason BadTopic"))
             // A requeue does not help: the payload stays too large.
             #expect(!view.problems[0].advice.contains("--reason PayloadTooLarge"))
-            // Fewer than ten dead letters in a day are no problem unless --max-dead is given.
+            // Fewer than ten dead letters in a day are not a problem unless --max-dead is given.
             #expect(try await status(20, 2, 0) == 0)
             #expect(try await status(20, 2, 0, "--max-dead-rate", "5%") == 1)
             #expect(try await status(20, 2, 0, "--max-dead-rate", "10%") == 0)
             #expect(try await status(20, 2, 0, "--max-dead", "11") == 1)
             #expect(try await status(20, 2, 0, "--max-dead", "12") == 0)
-            // The day's count is no problem once its dead letters are requeued or deleted.
+            // The day's count is not a problem once its dead letters are requeued or deleted.
             try redis.run("DEL", "push:{default}:dead")
             #expect(try await status(1000, 11, 1) == 0)
         }

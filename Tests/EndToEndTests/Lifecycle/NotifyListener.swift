@@ -48,7 +48,7 @@ final class NotifyListener {
         return messages.flatMap { $0 }
     }
 
-    /// The lines that tell of a change of state.
+    /// The lines that report a change of state.
     var changes: [String] {
         lines.filter { $0 != "WATCHDOG=1" && !$0.hasPrefix("MONOTONIC_USEC=") && !$0.hasPrefix("STATUS=") }
     }

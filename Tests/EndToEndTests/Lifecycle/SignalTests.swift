@@ -67,7 +67,7 @@ extension EndToEnd {
             }
         }
 
-        /// What each command waits for.
+        /// The reason why each command waits:
         ///
         /// - `always`: with these arguments, the command waits for results, workers, input or a user.
         /// - `forRedis`: with these arguments, it waits only for a Redis that does not answer.

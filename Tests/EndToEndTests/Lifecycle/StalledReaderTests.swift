@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Programs write to a pipe that nobody reads, as with a log driver that has stalled.
+    /// Programs write to a pipe without a reader, as with a log driver that has stalled.
     @Suite("Readers that stall")
     struct StalledReaderTests {
         @Test(

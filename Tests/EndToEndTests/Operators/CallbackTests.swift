@@ -350,7 +350,7 @@ extension EndToEnd {
             #expect(try pending == 3)
         }
 
-        /// What an answer means. docs/results.md has the same table.
+        /// The meaning of an answer. docs/results.md has the same table.
         enum Meaning {
             /// The receiver is gone, or refuses all results. The command ends, and parks no result.
             case closed

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// A request that chooses nothing must not change everything. The API's own description tells which wrong requests there are.
+    /// A request that chooses nothing must not change everything. The wrong requests are made from the API's own description.
     @Suite("Nothing chosen")
     struct NothingChosenTests {
         private typealias Object = [String: Any]

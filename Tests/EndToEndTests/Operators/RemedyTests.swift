@@ -23,7 +23,7 @@ extension EndToEnd {
             ])
             let words = remedy.command(access).split(separator: " ").map(String.init)
             #expect(words.first == "apns-worker")
-            // These commands need a confirmation, but nobody can give it without a terminal.
+            // These commands need a confirmation, which is impossible without a terminal.
             let asks =
                 [.cancelCampaign("c"), .requeue(queue: "q", reason: nil), .unquiet].contains(remedy) ? ["--yes"] : []
             #expect(throws: Never.self) { _ = try ApnsWorker.parseAsRoot(Array(words.dropFirst()) + asks) }

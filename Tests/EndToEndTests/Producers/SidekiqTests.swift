@@ -30,7 +30,7 @@ extension EndToEnd {
             try push(good + [refused, busy, never, other, native], redis)
             let worker = try WorkerProcess(
                 redis, simulator, Self.options + ["--job-class", "PushJob", "--max-attempts", "3"])
-            // A failure spends an attempt only if APNs accepts other notifications meanwhile.
+            // A failure spends an attempt only if APNs accepts other notifications at the same time.
             var more = 0
             try await eventually("all others have ended") {
                 guard try QueueContents(redis, queue: "push").dead.count < 5 else { return true }

@@ -59,7 +59,7 @@ extension EndToEnd {
             let cluster = try await RedisCluster()
             let problems = try await Self.problems("redis://127.0.0.1:\(cluster.nodes[0].port)", ["--queue", "a,b,c"])
             #expect(problems["redis_is_cluster"] != nil, "\(problems)")
-            // A Cluster of one node is no problem: the node has all slots.
+            // A Cluster of one node is not a problem: the node has all slots.
             let alone = try RedisServer(cluster: true)
             try alone.addSlots()
             try await eventually("it is well") {

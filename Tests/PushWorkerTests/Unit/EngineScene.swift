@@ -16,7 +16,7 @@ import struct Foundation.URL
 @testable import Redis
 
 /// A lane of its real parts on an embedded event loop, with a fake transport per app and a fake queue. There is no server and no socket,
-/// and time passes only when the test says so.
+/// and time passes only when the test advances it.
 ///
 /// `@unchecked Sendable`, because a test uses it on one thread.
 final class EngineScene: @unchecked Sendable {

@@ -24,7 +24,7 @@ struct EngineTests {
         case resent
     }
 
-    /// Answers of each kind, for a job with one token and the topic of its app. `VerdictTests` has all answers.
+    /// Answers of each kind to a job with one token and the topic of its app. `VerdictTests` has all answers.
     static let rows: [(RequestResult, Becomes, reason: String?)] = [
         (EngineScene.delivered, .ended(.delivered), nil),
         (.answer(.unregistered), .ended(.invalidToken), "Unregistered"),

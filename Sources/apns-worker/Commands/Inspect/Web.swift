@@ -327,7 +327,7 @@ struct ServedDashboard: Service {
 
 extension JobCheck {
     /// Checks a job with the apps of a queue's workers or, if these are not known, with those of the configuration. Without any apps, it
-    /// assumes an app that accepts the job, and the first verdict says so.
+    /// assumes an app that accepts the job, and the first verdict reports that.
     /// - Parameter reported: the apps of the queue's workers; `nil` if they are not known.
     static func of(
         _ body: ByteBuffer, _ configured: [AppConfiguration], reported: [WorkerReport.App]?, format: JobFormat,

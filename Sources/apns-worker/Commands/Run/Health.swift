@@ -68,8 +68,8 @@ struct Health: AsyncParsableCommand {
         }
     }
 
-    /// Returns the address in flags and variables. The file is read only if they have none, because a new mistake in it must not make a
-    /// healthy worker look unhealthy.
+    /// Returns the address in flags and variables. The file is read only if they lack the address, because a new mistake in it must
+    /// not make a healthy worker look unhealthy.
     private func address() throws -> (host: String, port: Int)? {
         let variables = ProcessInfo.processInfo.environment.filter { $0.key.hasPrefix("APNS_WORKER_ADMIN_") }
         if admin.file == nil,
