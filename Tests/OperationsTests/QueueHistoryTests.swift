@@ -317,12 +317,12 @@ struct QueueHistoryTests {
     func memory(isFull: Bool) async throws {
         try await withQueue(on: RedisServer()) { queue in
             let minutes = Self.minutes(isFull: isFull)
-            let before = try Self.usedMemory(queue)
+            let before = try queue.redis.usedMemory()
             for minute in 0..<1440 {
                 let worker = queue.worker("w", clock: try Self.setTime(Self.time - Int64(minute) * 60_000, queue))
                 try await worker.settle { $0.minute = minutes[minute % minutes.count] }
             }
-            let bytes = try Self.usedMemory(queue) - before
+            let bytes = try queue.redis.usedMemory() - before
             #expect(try await QueueHistory.read(.day, until: Self.time, queue.client, queue.keys).points.count == 72)
             // Redis 8 takes a little more than 7, and both count the memory of Lua, which varies by a hundred kilobytes.
             #expect(bytes < (isFull ? 2_500_000 : 1_650_000))
@@ -351,12 +351,6 @@ struct QueueHistoryTests {
             }
             return counts
         }
-    }
-
-    private static func usedMemory(_ queue: TestQueue) throws -> Int {
-        let line = try queue.redis.run("INFO", "memory").text?.split(whereSeparator: \.isNewline)
-            .first { $0.hasPrefix("used_memory:") }
-        return try #require(line.flatMap { Int($0.dropFirst(12)) })
     }
 
     @Test("the queues of a Cluster have their minutes with their other keys")

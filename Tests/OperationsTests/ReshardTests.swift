@@ -393,19 +393,14 @@ struct ReshardTests {
     private static func bytesPerToken(_ scene: OperatorScene, since before: Int, _ count: Int) throws -> Int {
         let stream =
             try scene.run("MEMORY", "USAGE", "push:{shared}:invalid-tokens:changes", "SAMPLES", "0").number ?? 0
-        return (try usedMemory(scene) - before - stream) / count
-    }
-
-    private static func usedMemory(_ scene: OperatorScene) throws -> Int {
-        let info = try scene.run("INFO", "memory").text ?? ""
-        return try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
+        return (try scene.connection.usedMemory() - before - stream) / count
     }
 
     @Test("100,000 tokens are copied, and take a bounded memory")
     func manyTokens() async throws {
         let (count, part) = (100_000, 20_000)
         try await Self.reshard(scene, to: 8)
-        let before = try Self.usedMemory(scene)
+        let before = try scene.connection.usedMemory()
         for first in stride(from: 0, to: count, by: part) {
             try scene.run("EVAL", Self.fill, "0", "\(first)", "\(first + part - 1)", "8")
         }

@@ -110,6 +110,13 @@ package final class RedisTestConnection {
         return statistics.matches(of: /cmdstat_([^:]+):calls=(\d+)/).reduce(into: [:]) { $0[String($1.1)] = Int($1.2) }
     }
 
+    /// Returns the used memory in bytes.
+    package func usedMemory() throws -> Int {
+        guard let used = try run("INFO", "memory").text?.firstMatch(of: /used_memory:(\d+)/).flatMap({ Int($0.1) })
+        else { throw RedisServer.Failure(description: "redis-server did not return its memory") }
+        return used
+    }
+
     private var failure: RedisServer.Failure {
         withUnsafeBytes(of: &context.pointee.errstr) { text in
             RedisServer.Failure(
@@ -127,6 +134,12 @@ extension RedisServer {
     @discardableResult
     package func run(_ command: String...) throws -> RedisValue {
         try connect().run(command.map { Array($0.utf8) })
+    }
+
+    /// Limits the memory so that a share of it is used. A large key makes the buffers of clients, which come and go, less than 1 %.
+    package func fill(percent: Int) throws {
+        try run("SET", "ballast", String(repeating: "x", count: 100_000_000))
+        try run("CONFIG", "SET", "maxmemory", "\(connect().usedMemory() * 100 / percent)")
     }
 
     /// Gives a node slots of its Cluster, by default all.

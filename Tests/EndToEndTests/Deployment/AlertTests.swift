@@ -149,12 +149,7 @@ extension EndToEnd {
 
         /// Fills Redis up to a share of its limit.
         private static func fill(_ stage: Stage, percent: Int) async throws {
-            try await stage.restart {
-                try stage.redis.run("SET", "ballast", String(repeating: "x", count: 20_000_000))
-                let info = try stage.redis.run("INFO", "memory").text ?? ""
-                let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
-                try stage.redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / percent)")
-            }
+            try await stage.restart { try stage.redis.fill(percent: percent) }
             try await stage.record("it is seen") { $0["redis_memory_max_bytes"] > 0 }
         }
 
