@@ -40,13 +40,7 @@ final class AppSender: GatewayDelegate {
     private var dropped = 0
 
     private let scopes: Scopes
-    // The app's own scopes. A notification also has scopes of its job and its key.
-    private var scope: ScopeID = -1
-    private var endpointScope: ScopeID = -1
-    /// One scope per signing key, by the key's index, or one for the certificate.
-    private var credentialScopes: [ScopeID] = []
-    /// The scopes of the app's own topic, by ``PushType/place``; -1 until the first job.
-    private var addresses = [ScopeID](repeating: -1, count: PushType.rows.count)
+    let ownScopes: AppScopes
     /// The number of the newest connection when APNs last refused a connection, and the time of that refusal.
     private var refused: (newest: Int, at: NIODeadline)?
     /// The time of the last second try on a separate connection.
@@ -72,9 +66,10 @@ final class AppSender: GatewayDelegate {
         credential = AppCredential(
             configuration.credential, of: configuration.name, transport, lane, fleet, queues: ledgers.map(\.queue),
             logMetadata: Self.logMetadata(configuration))
+        ownScopes = AppScopes(
+            configuration, credentials: credential.names, in: lane.scopes, now: lane.now.milliseconds)
         rate = AppRate(configuration.name, lane, fleet, perSecond: configuration.maximumPerSecond)
         gate.block = configuration.wrongCertificate(configuration.credential)
-        joinScopes()
         transport.delegate = self
     }
 
@@ -99,82 +94,12 @@ final class AppSender: GatewayDelegate {
 
     // MARK: Scopes
 
-    /// Finds the app's scopes again, because its configuration or credential may have changed.
-    private func joinScopes() {
-        let now = lane.now.milliseconds
-        scope = lane.scopes.id(.app, named: name, now: now)
-        // With the proxy, because each proxy is another way to the endpoint and can have faults of its own.
-        let proxy = configuration.proxy.map { " through \($0)" } ?? ""
-        endpointScope = lane.scopes.id(.endpoint, named: "\(configuration.endpoint)\(proxy)", now: now)
-        credentialScopes = credential.names.map { lane.scopes.id(.credential, named: $0, now: now) }
-        for id in addresses { scopes.release(id) }
-        addresses = [ScopeID](repeating: -1, count: PushType.rows.count)
-        scopes.join(app: scope, credentials: Set(credentialScopes), endpoint: endpointScope)
+    private func place(of id: JobID) -> ScopePlace {
+        ownScopes.place(of: id, in: lane.jobs, key: credential.keyIndex)
     }
-
-    /// Finds the scopes of an accepted job.
-    /// - Parameters:
-    ///   - topic: the topic of its notifications.
-    ///   - isOwnTopic: true if the topic is the app's own, with the suffix of the push type.
-    ///   - count: the number of its notifications.
-    func place(
-        _ id: JobID, _ job: Job, topic: ByteBuffer, _ pushType: PushType, isOwnTopic: Bool, identity: ByteBuffer,
-        count: Int
-    ) {
-        let now = lane.jobs[id].readySince.milliseconds
-        let address: ScopeID
-        if !isOwnTopic {
-            address = lane.scopes.address(topic, pushType, of: scope, now: now)
-        } else if addresses[pushType.place] >= 0 {
-            address = addresses[pushType.place]
-            scopes.recordUse(address, now: now)
-        } else {
-            address = lane.scopes.address(topic, pushType, of: scope, now: now)
-            scopes.retain(address)
-            addresses[pushType.place] = address
-        }
-        var group = address
-        if let campaign = job.campaign {
-            group = lane.scopes.campaign(job.text(campaign), of: scope, now: now)
-            lane.jobs[id].addressScope = address
-        }
-        lane.jobs[id].groupScope = group
-        if count >= scopes.rules[ScopeKind.job.rawValue].fewest {
-            lane.jobs[id].jobScope = lane.scopes.job(identity, in: group, of: scope, now: now)
-        } else {
-            scopes.recordFew(group, now: now)
-        }
-        scopes.retain(group)
-        scopes.retain(lane.jobs[id].addressScope)
-        scopes.retain(lane.jobs[id].jobScope)
-    }
-
-    /// The scopes of a job's notifications.
-    /// - Parameter key: the index of their signing key.
-    @inline(__always)
-    private func place(of id: JobID, key: Int) -> ScopePlace {
-        ScopePlace(
-            job: lane.jobs[id].jobScope, group: lane.jobs[id].groupScope, app: scope,
-            credential: credentialScope(key), endpoint: endpointScope,
-            address: lane.jobs[id].addressScope)
-    }
-
-    private func place(of id: JobID) -> ScopePlace { place(of: id, key: credential.keyIndex) }
-
-    /// The scope of a key, or of the certificate; -1 for none.
-    @inline(__always)
-    private func credentialScope(_ key: Int) -> ScopeID { key < credentialScopes.count ? credentialScopes[key] : -1 }
-
-    /// The scopes of the app itself, apart from its groups and jobs.
-    private var ownScopes: [ScopeID] { [scope, endpointScope] + credentialScopes }
 
     /// True while the app, its credential or its endpoint is slow or silent, so that only probes are sent.
-    private var isSlow: Bool {
-        guard !scopes.isQuiet else { return false }
-        let credential = credentialScope(credential.keyIndex)
-        return scopes.isSlowOrSilent(endpointScope) || scopes[scope].fresh.isSlow
-            || credential >= 0 && scopes[credential].fresh.isSlow
-    }
+    private var isSlow: Bool { ownScopes.isSlow(key: credential.keyIndex) }
 
     /// True if no pause, block or slow scope limits sending.
     var sendsFreely: Bool { gate.pause == nil && gate.block == nil && !isSlow }
@@ -260,11 +185,11 @@ final class AppSender: GatewayDelegate {
     private func watchAnswers(now: NIODeadline) {
         guard lane.isWorking, !isRemoved else { return }
         if transport.statistics.isUnanswered {
-            scopes.recordSilence(of: endpointScope, now: now.milliseconds)
-            reportScopes()
-        } else if scopes.isIdleSilence(endpointScope, now: now.milliseconds) {
-            scopes.endSilence(endpointScope)
-            reportScopes()
+            scopes.recordSilence(of: ownScopes.endpoint, now: now.milliseconds)
+            lane.reportScopes()
+        } else if scopes.isIdleSilence(ownScopes.endpoint, now: now.milliseconds) {
+            scopes.endSilence(ownScopes.endpoint)
+            lane.reportScopes()
         }
     }
 
@@ -297,7 +222,7 @@ final class AppSender: GatewayDelegate {
     var state: WorkerReport.App.State {
         if gate.block != nil { return .blocked }
         if gate.pause != nil { return .paused }
-        if scopes.isSlowOrSilent(endpointScope) { return .unavailable }
+        if scopes.isSlowOrSilent(ownScopes.endpoint) { return .unavailable }
         return sendsFreely ? .sending : .refused
     }
 
@@ -314,18 +239,13 @@ final class AppSender: GatewayDelegate {
         guard gate.pause == nil, isSlow, unprovedSince > provedAt, now - unprovedSince >= Self.longestUnproved else {
             return nil
         }
-        let reason = [endpointScope, scope].lazy.compactMap { [scopes] in scopes[$0].failing?.reason }.first
+        let reason = ownScopes.failure
         let isUnanswered = reason == nil || reason == RequestFailure.Kind.timedOut.rawValue
-        return scopes.isSilent(endpointScope) || isUnanswered
+        return scopes.isSilent(ownScopes.endpoint) || isUnanswered
             ? "the app \(name) gets no answers from APNs" : "APNs accepts nothing of the app \(name): \(reason ?? "")"
     }
 
-    /// The time of the last answer that proved the endpoint and the credential good.
-    private var provedAt: Int64 {
-        let endpoint = scopes[endpointScope].fresh.provedAt
-        let credential = credentialScope(credential.keyIndex)
-        return credential >= 0 ? min(endpoint, scopes[credential].fresh.provedAt) : endpoint
-    }
+    private var provedAt: Int64 { ownScopes.provedAt(key: credential.keyIndex) }
 
     /// The minimum interval between two records of work, in milliseconds. Not every job needs a record.
     private static let workInterval: Int64 = 100
@@ -335,7 +255,7 @@ final class AppSender: GatewayDelegate {
         let now = now.milliseconds
         guard now - workedAt >= Self.workInterval else { return }
         workedAt = now
-        for id in ownScopes { scopes.recordUse(id, now: now) }
+        ownScopes.recordUse(now: now)
         if unprovedSince <= provedAt { unprovedSince = now }
     }
 
@@ -394,14 +314,11 @@ final class AppSender: GatewayDelegate {
 
     /// Forgets the answers about the app, because the app has changed. The next answers show if the change helped.
     private func forgetScopes() {
-        for id in ownScopes { scopes.reset(id) }
-        scopes.resetGroups(of: scope)
-        joinScopes()
-        for id in ownScopes { scopes.reset(id) }
+        ownScopes.reset(configuration, credentials: credential.names, now: lane.now.milliseconds)
         refused = nil
         triedAgainAt = .distantPast
         unprovedSince = Int64.min / 2
-        reportScopes()
+        lane.reportScopes()
         lane.schedulePump()
     }
 
@@ -423,7 +340,7 @@ final class AppSender: GatewayDelegate {
     /// because it is presented only when a connection is made.
     func replaceCredential(_ new: Credential, _ tls: TLSContext) {
         transport.setTLS(tls)
-        let isRefused = credentialScopes.contains { scopes[$0].failing != nil }
+        let isRefused = ownScopes.credentials.contains { scopes[$0].failing != nil }
         if new.tokenSources.isEmpty || credential.keyIDs != new.tokenSources.map(\.keyID) || isRefused {
             transport.replaceConnections(reason: "another credential")
         }
@@ -461,7 +378,7 @@ final class AppSender: GatewayDelegate {
 
     /// Sends a probe at once, because an operator resumed the app.
     func probeNow() {
-        scopes.probeNow(app: scope, now: lane.now.milliseconds)
+        scopes.probeNow(app: ownScopes.app, now: lane.now.milliseconds)
         lane.schedulePump()
     }
 
@@ -1306,8 +1223,8 @@ final class AppSender: GatewayDelegate {
         dropped += count
         // The notification counts as delivered already; all that remains is to stop sending to the token.
         guard let token, case .tokenSuspect(let reason) = Verdict(.refused(status), topic: .app) else { return }
-        let address = lane.scopes.address(rules.topic, .alert, of: scope, now: lane.now.milliseconds)
-        let place = ScopePlace(group: address, app: scope, endpoint: endpointScope)
+        let address = lane.scopes.address(rules.topic, .alert, of: ownScopes.app, now: lane.now.milliseconds)
+        let place = ScopePlace(group: address, app: ownScopes.app, endpoint: ownScopes.endpoint)
         scopes.recordBadToken(token.hashValue, at: place)
         guard scopes.judgeToken(at: place, now: lane.now.milliseconds) == .believed else { return }
         let invalid = InvalidToken(
@@ -1327,12 +1244,12 @@ final class AppSender: GatewayDelegate {
             if lane.metrics.measuresTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
             lane.metrics.minutes.record(answer: Int(time / 1000), queue: lane.jobs[id].queue.index)
         }
-        let place = place(of: id, key: Int(inFlight[flight].key))
+        let place = ownScopes.place(of: id, in: lane.jobs, key: Int(inFlight[flight].key))
         let isFresh = lane.jobs[id].isFresh && !inFlight[flight].hasFailed
         if !scopes.isQuiet { endProbe(flight, place, isFresh: isFresh, result) }
         if case .delivered = verdict {
             scopes.recordDelivery(at: place, isFresh: isFresh, now: lane.metrics.milliseconds)
-            if scopes.hasChanges { reportScopes() }
+            if scopes.hasChanges { lane.reportScopes() }
             if !lacksIDs, result.lacksID { logMissingID() }
             if inFlight[flight].isSecondTry {
                 // The older connections are at fault, because APNs accepted the refused request on a younger one.
@@ -1364,7 +1281,7 @@ final class AppSender: GatewayDelegate {
             inFlight.remove(flight)
             ledger(of: id).close(1, of: id)
         }
-        if scopes.hasChanges { reportScopes() }
+        if scopes.hasChanges { lane.reportScopes() }
     }
 
     private func trace(_ flight: FlightID, _ result: RequestResult, time: UInt32) {
@@ -1386,7 +1303,7 @@ final class AppSender: GatewayDelegate {
             inFlight[flight].probed = []
         }
         // An answer ends the silence, whatever it says.
-        if result.isAnswer, scopes.isSilent(endpointScope) { scopes.endSilence(endpointScope) }
+        if result.isAnswer, scopes.isSilent(ownScopes.endpoint) { scopes.endSilence(ownScopes.endpoint) }
         lane.schedulePump()
     }
 
@@ -1431,7 +1348,7 @@ final class AppSender: GatewayDelegate {
             job: attempt.job, policy: lane.configuration.retry, jitter: lane.jitter, now: queue(of: id).now,
             firstSeen: lane.jobs[id].firstSeen,
             hasEnd: rules.end(of: attempt.job, firstSeen: lane.jobs[id].firstSeen) != nil, isWayGood: isWayGood(place),
-            isEndpointSlow: scopes.isSlowOrSilent(endpointScope) || gate.pause != nil,
+            isEndpointSlow: scopes.isSlowOrSilent(ownScopes.endpoint) || gate.pause != nil,
             isWorking: lane.isWorking, resends: Int(entry.resends), isolation: entry.isolation,
             hasOtherKey: !isKeyProved && entry.resends < Disposition.maximumResends
                 && credential.hasKey(otherThan: entry.key), finding: finding)
@@ -1461,20 +1378,12 @@ final class AppSender: GatewayDelegate {
                 max(0, queue(of: attempt.id).now - $0)
             }
             return .badToken(scopes.judgeToken(at: place, failedAt: elapsed.map { now - $0 }, now: now))
-        case .pushTypeRefused: return .pushType(isPlainAccepted: isPlainTopicAccepted)
+        case .pushTypeRefused: return .pushType(isPlainAccepted: ownScopes.isPlainTopicAccepted)
         case .retireConnection(let reason): return refusedConnection(of: attempt, result, reason)
         case .refused: return mayTryAgain(attempt, place) ? .secondTry : .none
         case .delivered, .tokenInvalid, .retry, .serverError, .throttled, .resend, .resendApart, .resendUncertain,
             .misconfigured, .deferred, .unknown, .unexplained, .dead:
             return .none
-        }
-    }
-
-    /// True if APNs has accepted the app's topic without the suffix of a push type.
-    private var isPlainTopicAccepted: Bool {
-        PushType.allCases.contains { type in
-            guard !type.hasTopicSuffix, addresses[type.place] >= 0 else { return false }
-            return scopes[addresses[type.place]].accepted > 0
         }
     }
 
@@ -1672,35 +1581,5 @@ final class AppSender: GatewayDelegate {
             concerned.union([.group, .app]), at: place, reason: reason.code.text, status: attempt.status,
             job: attempt.job.id.map { String(buffer: attempt.job.text($0)) },
             isFresh: lane.jobs[attempt.id].isFresh, now: lane.metrics.milliseconds)
-    }
-
-    /// Logs which scopes became slow, and which are good again.
-    private func reportScopes() {
-        for change in scopes.takeChanges() {
-            let (kind, name, app) = lane.scopes.name(of: change.scope)
-            let subject = "\(kind.rawValue) \(name) \(app ?? "")"
-            var metadata: Logger.Metadata = ["scope": "\(kind.rawValue)", "name": "\(name)"]
-            if let app { metadata["app"] = "\(app)" }
-            guard change.isSlow else {
-                let isWithinSlow = scopes.isWithinSlow(change.scope)
-                lane.logEnd(
-                    "scope_good",
-                    isWithinSlow ? "no longer judged, because a wider scope fails" : "sending at full rate again",
-                    of: subject, metadata: metadata)
-                continue
-            }
-            let record = lane.scopes.record(of: change.scope, .slow, offset: 0)
-            metadata["reason"] = "\(record.reason)"
-            metadata["jobs"] = record.jobs.isEmpty ? nil : "\(record.jobs.joined(separator: ", "))"
-            metadata["others_delivered"] = "\(record.othersDelivered)"
-            lane.logOngoing(
-                kind == .endpoint || kind == .credential ? .error : .warning, "scope_slow",
-                """
-                nearly everything of the \(kind.rawValue) \(name) fails; its jobs wait, and one notification at a time is sent. \
-                \(CredentialAdvice.text(of: kind, record.reason, now: lane.wallClock()))
-                """, of: subject, metadata: metadata)
-        }
-        lane.reportSoon()
-        lane.schedulePump()
     }
 }

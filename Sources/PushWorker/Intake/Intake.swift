@@ -252,9 +252,9 @@ final class Intake {
         let count = tokens?.count ?? 1
         lane.jobs[id].open = count
         lane.jobs[id].unsubmitted = count
-        senders[appID.index].place(
-            id, job, topic: notification.topic, notification.pushType, isOwnTopic: isOwnTopic, identity: identity,
-            count: count)
+        senders[appID.index].ownScopes.place(
+            id, in: lane.jobs, as: job, topic: notification.topic, notification.pushType, isOwnTopic: isOwnTopic,
+            identity: identity, count: count)
         // Not measured after earlier attempts and deferrals, because the queue is not the cause of their delay.
         if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0

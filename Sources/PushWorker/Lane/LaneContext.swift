@@ -202,6 +202,36 @@ final class LaneContext {
             kind, count: count, level, message(), logger ?? self.logger, now: now,
             metadata: metadata().merging(["event": "\(event)"]) { $1 }, example: example())
     }
+
+    /// Logs which scopes became slow, and which are good again.
+    func reportScopes() {
+        for change in scopes.scopes.takeChanges() {
+            let (kind, name, app) = scopes.name(of: change.scope)
+            let subject = "\(kind.rawValue) \(name) \(app ?? "")"
+            var metadata: Logger.Metadata = ["scope": "\(kind.rawValue)", "name": "\(name)"]
+            if let app { metadata["app"] = "\(app)" }
+            guard change.isSlow else {
+                let isWithinSlow = scopes.scopes.isWithinSlow(change.scope)
+                logEnd(
+                    "scope_good",
+                    isWithinSlow ? "no longer judged, because a wider scope fails" : "sending at full rate again",
+                    of: subject, metadata: metadata)
+                continue
+            }
+            let record = scopes.record(of: change.scope, .slow, offset: 0)
+            metadata["reason"] = "\(record.reason)"
+            metadata["jobs"] = record.jobs.isEmpty ? nil : "\(record.jobs.joined(separator: ", "))"
+            metadata["others_delivered"] = "\(record.othersDelivered)"
+            logOngoing(
+                kind == .endpoint || kind == .credential ? .error : .warning, "scope_slow",
+                """
+                nearly everything of the \(kind.rawValue) \(name) fails; its jobs wait, and one notification at a time is sent. \
+                \(CredentialAdvice.text(of: kind, record.reason, now: wallClock()))
+                """, of: subject, metadata: metadata)
+        }
+        reportSoon()
+        schedulePump()
+    }
 }
 
 /// The end of a lane. It awaits answers until a deadline, and then settlements for a short time. No I/O.
