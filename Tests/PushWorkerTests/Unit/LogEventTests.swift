@@ -55,7 +55,7 @@ private struct LoggedLine {
             if !events.isEmpty { return events }
         }
         // The first string argument of a logging function of the engine.
-        if let match = call.prefixMatch(of: #/log(?:Ongoing|End|Throttled)\(\s*(?:\.\w+,\s*)?"(\w+)"/#) {
+        if let match = call.prefixMatch(of: #/log(?:Ongoing|End|Throttled)\([^"]*"(\w+)"/#) {
             return [String(match.1)]
         }
         // In a local variable of the function.
