@@ -43,7 +43,7 @@ final class SimulatedTime {
     private(set) var steps = 0
     /// A digest of all events, in order.
     private(set) var trace: UInt64 = 0xcbf2_9ce4_8422_2325
-    private var heap = EventHeap()
+    private var heap = TimeHeap<NIODeadline, SimulatedEvent>()
     private var lastID: UInt64 = 0
 
     /// Redis' time in milliseconds since 1970.
@@ -60,7 +60,7 @@ final class SimulatedTime {
     ) -> SimulatedEvent {
         lastID += 1
         let event = SimulatedEvent(max(time, now), lastID, loop, abandon, task)
-        heap.push(event, order: lastID)
+        heap.insert(event, at: event.time)
         return event
     }
 
@@ -72,7 +72,7 @@ final class SimulatedTime {
     /// Executes the next event, or hands it to its loop if that is stopped.
     /// - Returns: false if nothing is scheduled.
     func step() -> Bool {
-        guard let event = heap.pop() else { return false }
+        guard let event = heap.popFirst() else { return false }
         guard let task = event.task else { return true }
         now = event.time
         if let loop = event.loop {
@@ -103,77 +103,11 @@ final class SimulatedTime {
         for event in held {
             event.time = now
             event.isHeld = true
-            lastID += 1
-            heap.push(event, order: lastID)
+            heap.insert(event, at: now)
         }
     }
 
-    func end() { while let event = heap.pop() { event.abandon() } }
-}
-
-/// Events by time and order. The keys are in one array without references, because moving references is slow in a debug build.
-private struct EventHeap {
-    private struct Key {
-        var time: UInt64
-        var order: UInt64
-        var slot: Int
-    }
-
-    private var keys: [Key] = []
-    private var slots: [SimulatedEvent?] = []
-    private var freeSlots: [Int] = []
-
-    mutating func push(_ event: SimulatedEvent, order: UInt64) {
-        let slot: Int
-        if let free = freeSlots.popLast() {
-            slot = free
-            slots[slot] = event
-        } else {
-            slot = slots.count
-            slots.append(event)
-        }
-        let key = Key(time: event.time.uptimeNanoseconds, order: order, slot: slot)
-        keys.append(key)
-        var index = keys.count - 1
-        while index > 0 {
-            let parent = keys[(index - 1) / 2]
-            guard key.time < parent.time || (key.time == parent.time && key.order < parent.order) else { break }
-            keys[index] = parent
-            index = (index - 1) / 2
-        }
-        keys[index] = key
-    }
-
-    mutating func pop() -> SimulatedEvent? {
-        guard let last = keys.popLast() else { return nil }
-        guard !keys.isEmpty else { return release(last.slot) }
-        let first = keys[0]
-        var index = 0
-        while true {
-            var child = 2 * index + 1
-            guard child < keys.count else { break }
-            var least = keys[child]
-            if child + 1 < keys.count {
-                let other = keys[child + 1]
-                if other.time < least.time || (other.time == least.time && other.order < least.order) {
-                    child += 1
-                    least = other
-                }
-            }
-            guard least.time < last.time || (least.time == last.time && least.order < last.order) else { break }
-            keys[index] = least
-            index = child
-        }
-        keys[index] = last
-        return release(first.slot)
-    }
-
-    private mutating func release(_ slot: Int) -> SimulatedEvent? {
-        let event = slots[slot]
-        slots[slot] = nil
-        freeSlots.append(slot)
-        return event
-    }
+    func end() { while let event = heap.popFirst() { event.abandon() } }
 }
 
 /// The event loop of a worker, in a simulation's time. It can stop temporarily, like a process that is not scheduled.
@@ -236,7 +170,7 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
     }
 }
 
-/// The random numbers of a simulation. It has its own arithmetic, because the standard library's is generic and slow in a debug build.
+/// The random numbers of a simulation.
 final class SimulatedRandom {
     private var generator: SeededGenerator
 
@@ -244,7 +178,7 @@ final class SimulatedRandom {
 
     func next() -> UInt64 { generator.next() }
 
-    func chance(_ percent: Double) -> Bool { Double(generator.next() >> 11) * 0x1p-53 * 100 < percent }
+    func chance(_ percent: Double) -> Bool { generator.unit() * 100 < percent }
 
     func pick(_ range: ClosedRange<Int>) -> Int {
         range.lowerBound + Int(generator.next() % UInt64(range.upperBound - range.lowerBound + 1))

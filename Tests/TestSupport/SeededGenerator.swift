@@ -9,6 +9,9 @@ package struct SeededGenerator: RandomNumberGenerator {
         return Self.mixed(state)
     }
 
+    /// Returns a number from 0 to less than 1.
+    package mutating func unit() -> Double { Double(next() >> 11) * 0x1p-53 }
+
     /// Returns a number that depends only on the input, and does not reveal it.
     package static func mixed(_ input: UInt64) -> UInt64 {
         var value = input

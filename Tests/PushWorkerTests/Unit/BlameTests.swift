@@ -2,6 +2,7 @@ import APNS
 import NIOCore
 import PushJob
 import PushQueue
+import TestSupport
 import Testing
 
 @testable import PushWorker
@@ -94,7 +95,7 @@ struct BlameTests {
             configuration.queues[0].limits.results = .off
         }
         scene.run(.seconds(3))
-        var random = ScopesLab.Generator(seed: 5)
+        var random = SeededGenerator(seed: 5)
         var pushed: [String: Int] = [:]
         var delays: [Int] = []
         var unlucky: Set<String> = []

@@ -1,6 +1,8 @@
-#if canImport(PushWorker)
-    @testable import PushWorker
-#endif
+import Foundation
+import NIOCore
+import TestSupport
+
+@testable import PushWorker
 
 /// A model of one lane, one peer and a queue in virtual time, with the real ``Scopes``. It measures how bad notifications or an outage of
 /// the peer delay good notifications.
@@ -39,22 +41,6 @@ struct ScopesLab {
         var back: Int64?
     }
 
-    /// A generator with a seed.
-    struct Generator: RandomNumberGenerator {
-        var state: UInt64
-
-        init(seed: UInt64) { state = seed &* 0x9E37_79B9_7F4A_7C15 | 1 }
-
-        mutating func next() -> UInt64 {
-            state ^= state << 13
-            state ^= state >> 7
-            state ^= state << 17
-            return state &* 0x2545_F491_4F6C_DD1D
-        }
-
-        mutating func unit() -> Double { Double(next() >> 11) / Double(1 << 53) }
-    }
-
     /// The scopes that may be at fault for a bad notification, and for a failure in an outage.
     var concerns: ScopeSet = [.group, .endpoint]
     var outage: Range<Int64> = .max - 1..<Int64.max
@@ -64,7 +50,7 @@ struct ScopesLab {
     var retriesLeft = 0
 
     func run(_ arrivals: [Arrival]) -> Outcome {
-        var random = Generator(seed: 1)
+        var random = SeededGenerator(seed: 1)
         let scopes = Scopes()
         let app = scopes.add(.app, now: 0).id
         let endpoint = scopes.add(.endpoint, now: 0).id
@@ -85,9 +71,9 @@ struct ScopesLab {
         var now: Int64 = 0
         var next = 0
         var free = Self.streams
-        var fresh: [String: Deque<Job>] = [:]
-        var retries: [String: Heap<Job>] = [:]
-        var events = Heap<(job: Job, isFresh: Bool, probed: ScopeSet)>()
+        var fresh: [String: CircularBuffer<Job>] = [:]
+        var retries: [String: TimeHeap<Int64, Job>] = [:]
+        var events = TimeHeap<Int64, (job: Job, isFresh: Bool, probed: ScopeSet)>()
         var jobs: [Job] = []
         var requests: [Int64] = []
         var accepted: [Int64] = []
@@ -96,7 +82,7 @@ struct ScopesLab {
             let job = Job(Arrival(at: 0))
             job.attempt = 5
             jobs.append(job)
-            retries["", default: Heap()].insert(job, at: Int64(random.unit() * 30_000))
+            retries["", default: TimeHeap()].insert(job, at: Int64(random.unit() * 30_000))
         }
         func pick() -> (Job, Bool)? {
             var due: (at: Int64, group: String)?
@@ -124,7 +110,7 @@ struct ScopesLab {
         while now < end {
             while next < arrivals.count, arrivals[next].at <= now {
                 let job = Job(arrivals[next])
-                fresh[job.group, default: Deque()].append(job)
+                fresh[job.group, default: CircularBuffer()].append(job)
                 jobs.append(job)
                 scopes.recordUse(place(job.group).group, now: now)
                 next += 1
@@ -157,7 +143,7 @@ struct ScopesLab {
                     var pause = Self.backoff
                     for _ in 1..<job.attempt where pause < Self.longestBackoff { pause *= 2 }
                     pause = min(pause, Self.longestBackoff) * (0.5 + random.unit() / 2)
-                    retries[job.group, default: Heap()].insert(job, at: now + Int64(pause))
+                    retries[job.group, default: TimeHeap()].insert(job, at: now + Int64(pause))
                 }
             }
         }
@@ -184,18 +170,18 @@ struct ScopesLab {
     static func steady(
         _ perSecond: Double, until: Int64, isBad: Bool = false, since: Int64 = 0, group: String = ""
     ) -> [Arrival] {
-        var random = Generator(seed: UInt64(perSecond * 1000) + (isBad ? 1 : 0) + 7)
+        var random = SeededGenerator(seed: UInt64(perSecond * 1000) + (isBad ? 1 : 0) + 7)
         var time = Double(since)
         var arrivals: [Arrival] = []
         while true {
-            time -= Self.log(1 - random.unit()) * 1000 / perSecond
+            time -= log(1 - random.unit()) * 1000 / perSecond
             guard Int64(time) < until else { return arrivals }
             arrivals.append(Arrival(at: Int64(time), isBad: isBad, group: group))
         }
     }
 
     static func mix(_ perSecond: Double, until: Int64, bad share: Double, groups: Int = 1) -> [Arrival] {
-        var random = Generator(seed: 3)
+        var random = SeededGenerator(seed: 3)
         return steady(perSecond, until: until).map { arrival in
             Arrival(
                 at: arrival.at, isBad: random.unit() < share,
@@ -204,85 +190,9 @@ struct ScopesLab {
     }
 
     static func batch(_ count: Int, bad share: Double = 1, at time: Int64 = 0, group: String = "") -> [Arrival] {
-        var random = Generator(seed: 3)
+        var random = SeededGenerator(seed: 3)
         return (0..<count).map { _ in Arrival(at: time, isBad: random.unit() < share, group: group) }
     }
 
     static func together(_ arrivals: [Arrival]...) -> [Arrival] { arrivals.flatMap(\.self).sorted { $0.at < $1.at } }
-
-    /// The natural logarithm, without Foundation.
-    private static func log(_ value: Double) -> Double {
-        var (exponent, mantissa) = (Double(value.exponent), value.significand)
-        guard value > 0 else { return -1e9 }
-        if mantissa > 1.5 { (mantissa, exponent) = (mantissa / 2, exponent + 1) }
-        let ratio = (mantissa - 1) / (mantissa + 1)
-        var (term, sum) = (ratio, 0.0)
-        for power in stride(from: 1.0, through: 25, by: 2) {
-            sum += term / power
-            term *= ratio * ratio
-        }
-        return 2 * sum + exponent * 0.693147180559945
-    }
-
-    // MARK: Collections
-
-    struct Deque<Element> {
-        private var elements: [Element] = []
-        private var head = 0
-
-        var isEmpty: Bool { head >= elements.count }
-        var first: Element? { isEmpty ? nil : elements[head] }
-        var last: Element? { isEmpty ? nil : elements.last }
-        mutating func append(_ element: Element) { elements.append(element) }
-        mutating func popLast() -> Element? { isEmpty ? nil : elements.popLast() }
-        mutating func popFirst() -> Element? {
-            guard !isEmpty else { return nil }
-            head += 1
-            let first = elements[head - 1]
-            if head > 1000, head * 2 > elements.count {
-                elements.removeFirst(head)
-                head = 0
-            }
-            return first
-        }
-    }
-
-    /// A heap by time, and by order of insertion.
-    struct Heap<Element> {
-        private var entries: [(at: Int64, number: Int, element: Element)] = []
-        private var count = 0
-
-        var first: Int64? { entries.first?.at }
-
-        private func precedes(_ one: Int, _ other: Int) -> Bool {
-            (entries[one].at, entries[one].number) < (entries[other].at, entries[other].number)
-        }
-
-        mutating func insert(_ element: Element, at time: Int64) {
-            count += 1
-            entries.append((time, count, element))
-            var index = entries.count - 1
-            while index > 0, precedes(index, (index - 1) / 2) {
-                entries.swapAt(index, (index - 1) / 2)
-                index = (index - 1) / 2
-            }
-        }
-
-        mutating func popFirst() -> Element? {
-            guard let first = entries.first else { return nil }
-            entries.swapAt(0, entries.count - 1)
-            entries.removeLast()
-            var index = 0
-            while true {
-                var least = index
-                for child in [2 * index + 1, 2 * index + 2] where child < entries.count && precedes(child, least) {
-                    least = child
-                }
-                guard least != index else { break }
-                entries.swapAt(index, least)
-                index = least
-            }
-            return first.element
-        }
-    }
 }
