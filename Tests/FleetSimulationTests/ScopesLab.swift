@@ -37,7 +37,7 @@ struct ScopesLab {
         var maximum: Int64 = 0
         /// The requests per second in the outage, without its first 5 s.
         var rate: Double?
-        /// The time from the end of the outage until 95 % of the rate before it.
+        /// The time from the end of the outage until the rate is back at 95 % of the rate before the outage.
         var back: Int64?
     }
 

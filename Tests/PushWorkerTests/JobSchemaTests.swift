@@ -160,7 +160,7 @@ struct JobSchemaTests {
         "\"" + String(repeating: character, count: count) + "\""
     }
 
-    /// Returns the other members of a job with one member of interest.
+    /// Returns the members that a job needs besides the given one.
     private static func around(_ member: JobMember) -> String {
         var members: [String] = []
         if ![.token, .tokens, .channel].contains(member) { members.append(#""token":"ab""#) }
@@ -240,9 +240,9 @@ struct JobSchemaTests {
     /// The rules that no schema can express:
     ///
     /// - duplicate members
-    /// - the calendar of a time with the right format, and its bounds after its offset
+    /// - times that have the right format but do not exist, or are out of bounds after their offset
     /// - the total length of a duration's parts
-    /// - bytes instead of characters
+    /// - lengths in bytes instead of characters
     /// - a zero with a minus sign
     /// - the maximum of finite numbers
     private static func cannotSay(_ refusal: JobError?, of job: String) -> Bool {
@@ -276,7 +276,7 @@ struct JobSchemaTests {
         for (job, verdict) in zip(jobs, try await Self.schemaVerdicts(jobs.map(\.0))) {
             #expect(verdict && Self.refusal(job.0)?.code.rawValue == job.1, "\(job.0)")
         }
-        // Rules of the worker's apps, and Apple's rules for a payload and its push type, are not in the schema either.
+        // The schema has no rules of the worker's apps, and no rules of Apple for a payload and its push type.
         let check = JobCheck([Self.app])
         for (job, reason) in [
             (#"{"token":"ab","payload":{"x":"\#(String(repeating: "x", count: 5000))"}}"#, "PayloadTooLarge"),

@@ -35,7 +35,7 @@ struct StuckLoopTests {
         try await eventually("the stuck loop is seen") {
             worker.liveness(patience: .seconds(4)).problems.contains(stuck)
         }
-        // Before the loop counts as stuck it does not answer. After that it is not asked.
+        // Until the loop counts as stuck, it is asked and does not answer. A stuck loop is not asked.
         let problems = await worker.health().problems
         #expect(problems.contains("the event loop of lane 1 does not answer") || problems.contains(stuck))
         try await eventually("it counts as stuck") { worker.liveness().problems == [stuck] }

@@ -10,7 +10,7 @@ package struct AppConfiguration: Sendable {
     /// The topic of jobs that specify none: the bundle identifier. Printable ASCII.
     package var topic: String
     package var credential: Credential
-    /// The plan to make the credential and the trusted authorities again when their files change, and the last contents of the files.
+    /// How to reload the credential and the trusted authorities when their files change, and the last contents of the files.
     package var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
     /// The app's other topics, which also select it.
     package var otherTopics: [String] = []
@@ -46,8 +46,8 @@ package struct AppConfiguration: Sendable {
     package var reconnectCap = 30_000
     /// The maximum number of notifications per second, for all workers together; `nil` for no limit.
     package var maximumPerSecond: Int?
-    /// The `apns-expiration` of jobs that specify none, in seconds after the job was made. 0 means now or never, and `nil` means APNs'
-    /// default.
+    /// The `apns-expiration` of jobs that specify none, in seconds after the job was made. With 0, APNs does not store the notification.
+    /// With `nil`, APNs uses its default.
     package var expiration: Int?
     /// True if a job becomes a dead letter when it violates a requirement of Apple that APNs does not check.
     package var strictPayloads = false
@@ -67,7 +67,7 @@ package struct AppConfiguration: Sendable {
 
     /// Trusts only these authorities for the connection to APNs. A file that cannot be read now, or is a named pipe, is read when the first
     /// connection is prepared. Such a file is not watched.
-    /// - Throws: `SecretSource.Unreadable` for other sources.
+    /// - Throws: `SecretSource.Unreadable` if a source other than a file can't be read.
     package mutating func trust(_ authorities: SecretSource) throws {
         let bytes: [UInt8]
         do {

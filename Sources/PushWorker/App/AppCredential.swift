@@ -23,7 +23,6 @@ final class AppCredential {
     private var sharing: TokenSharing
     private(set) var providerToken: ProviderToken?
 
-    /// - Parameter app: the app's name.
     init(
         _ credential: Credential, of app: String, _ transport: any Transport, _ lane: LaneContext, _ fleet: Fleet,
         queues: [QueueContext], logMetadata: Logger.Metadata
@@ -34,10 +33,9 @@ final class AppCredential {
         sharing = Self.sharing(lane)
     }
 
-    /// The token's age of renewal varies, so that one worker of a fleet renews it.
+    /// Makes workers renew the token at different ages, so that usually only one worker of a fleet signs a new token.
     private static func sharing(_ lane: LaneContext) -> TokenSharing { TokenSharing(jitter: lane.random(in: 0...300)) }
 
-    /// Switches to another credential.
     func replace(with new: Credential) {
         credential = new
         sources = new.tokenSources
@@ -86,7 +84,7 @@ final class AppCredential {
     func keep() {
         guard let source else { return }
         let wall = lane.wallClock()
-        // First, because all lanes of the process share the token, and another lane may have renewed it.
+        // All lanes of the process share the token, so another lane may have renewed it.
         refresh(source, wall: wall)
         share(source, wall: wall)
     }
@@ -201,7 +199,7 @@ final class AppCredential {
     /// The next key that APNs has not refused.
     private var nextKey: Int? { sources.indices.first { $0 != keyIndex && !refusedKeys.contains($0) } }
 
-    /// Switches to the next signing key, unless that has happened since the request, or APNs has refused all others.
+    /// Switches to the next signing key, unless the lane has switched since the request, or APNs has refused all other keys.
     /// - Parameter key: the key of the refused request.
     func changeKey(from key: UInt8, _ reason: Reason) {
         guard Int(key) == keyIndex, let before = source?.keyID, let next = nextKey else { return }

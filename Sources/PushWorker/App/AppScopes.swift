@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// The scopes of one app, and how its jobs get theirs. Belongs to the lane's event loop.
+/// The scopes of one app and of its jobs. Belongs to the lane's event loop.
 final class AppScopes {
     private let register: ScopeRegister
     private let scopes: Scopes
@@ -29,7 +29,7 @@ final class AppScopes {
 
     private func find(_ configuration: AppConfiguration, credentials names: [String], now: Int64) {
         app = register.id(.app, named: configuration.name, now: now)
-        // With the proxy, because each proxy is another way to the endpoint and can have faults of its own.
+        // The name includes the proxy, because each proxy is another way to the endpoint and can fail on its own.
         let proxy = configuration.proxy.map { " through \($0)" } ?? ""
         endpoint = register.id(.endpoint, named: "\(configuration.endpoint)\(proxy)", now: now)
         credentials = names.map { register.id(.credential, named: $0, now: now) }
@@ -108,7 +108,7 @@ final class AppScopes {
         return credential >= 0 ? min(provedAt, scopes[credential].fresh.provedAt) : provedAt
     }
 
-    /// The reason of the failures of the endpoint, or else of the app.
+    /// The reason why the endpoint fails, or else the reason why the app fails.
     var failure: String? { scopes[endpoint].failing?.reason ?? scopes[app].failing?.reason }
 
     /// True if APNs has accepted the app's topic without the suffix of a push type.

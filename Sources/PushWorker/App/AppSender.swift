@@ -43,7 +43,7 @@ final class AppSender: GatewayDelegate {
     let ownScopes: AppScopes
     /// The number of the newest connection when APNs last refused a connection, and the time of that refusal.
     private var refused: (newest: Int, at: NIODeadline)?
-    /// The time of the last second try on a separate connection.
+    /// The time when a refused request was last sent again on a separate connection.
     private var triedAgainAt = NIODeadline.distantPast
     /// The time of the first job since the last proof of the endpoint and the credential.
     private var unprovedSince = Int64.min / 2
@@ -128,7 +128,7 @@ final class AppSender: GatewayDelegate {
         let isolated = max(0, line.isolatedCount - Self.manyIsolated)
         var free = max(0, streams + ahead - line.unsubmitted - line.resendCount - isolated)
         if free == 0 { free = capacityBesideMany }
-        // As many as the rate allows in half a second. Other jobs stay in the queue.
+        // The lane holds at most as many notifications as the rate allows in half a second. Other jobs stay in the queue.
         if let budget = rate.budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.unsubmitted)) }
         return isSlow ? min(free, max(0, Self.candidates - line.unsubmitted)) : free
     }
@@ -136,10 +136,10 @@ final class AppSender: GatewayDelegate {
     /// The number of streams that jobs with many tokens leave to other jobs. Otherwise one job without answers would hold all streams until
     /// its requests time out.
     private var streamsOfOthers: Int { transport.statistics.streamLimit / 8 }
-    /// The maximum number of waiting jobs with many tokens while other jobs are still claimed.
+    /// While at most this number of jobs with many tokens wait, other jobs are still claimed.
     private static let fewWithMany = 4
 
-    /// The number of notifications that the app could accept if nothing but jobs with many tokens is in their way.
+    /// The number of notifications that the app could accept if only jobs with many tokens wait before them.
     private var capacityBesideMany: Int {
         guard transport.capacity > 0 else { return 0 }
         var (next, many, unsubmitted) = (line.ready.fresh.first, 0, line.unsubmitted)
@@ -181,7 +181,7 @@ final class AppSender: GatewayDelegate {
         deferWhatCannotBeSent()
     }
 
-    /// Slows the endpoint down while APNs answers no requests, long before their deadlines.
+    /// Records the endpoint as silent while APNs answers no requests, long before their deadlines.
     private func watchAnswers(now: NIODeadline) {
         guard lane.isWorking, !isRemoved else { return }
         if transport.statistics.isUnanswered {
@@ -229,8 +229,8 @@ final class AppSender: GatewayDelegate {
     /// The time in milliseconds without a proof after which an app with jobs counts as unable to send.
     private static let longestUnproved: Int64 = 30_000
 
-    /// The problem that prevents the app from sending anything, if any. An operator's pause is not a problem. A slow scope is not one
-    /// either while some answers prove the endpoint and the credential good.
+    /// The problem that prevents the app from sending anything, if any. An operator's pause is not a problem. A slow scope is a problem
+    /// only after 30 s without a proof of the endpoint and the credential.
     var problem: String? {
         if let block = gate.block { return "the app \(name) is blocked: \(block.explanation)" }
         // A lane that is ending has closed its connections.
@@ -295,7 +295,7 @@ final class AppSender: GatewayDelegate {
         }
     }
 
-    /// Switches to another configuration. Submitted notifications finish on the old connections. The others are sent on new connections.
+    /// Switches to another configuration. Submitted notifications finish on the old connections, and waiting notifications use new ones.
     /// - Parameter makeTransport: makes a transport for the new configuration.
     func reload(_ prepared: Prepared, makeTransport: () -> any Transport) {
         let (old, new) = (configuration, prepared.configuration)
@@ -418,7 +418,7 @@ final class AppSender: GatewayDelegate {
 
     /// Recreates the notification of a job with one token from the claimed bytes, because the transport consumes each notification.
     /// - Returns: `nil` if the job can't be decoded.
-    /// - Throws: the reason of a refusal, because the app's configuration may have changed since.
+    /// - Throws: the reason of a refusal, if the app's configuration has changed since the job was accepted.
     func notification(ofJob id: JobID) throws(Reason) -> Notification? {
         guard let job = lane.jobs[id].job else { return nil }
         let identity = queue(of: id).identity(
@@ -497,10 +497,10 @@ final class AppSender: GatewayDelegate {
 
     // MARK: The newest
 
-    /// The maximum age of Redis' answer that a job is the newest of its key. Before an older job is submitted, Redis is asked again.
+    /// Redis' answer that a job is the newest of its key is valid for this time. Before a later submission Redis is asked again.
     private static let wordIsGood = TimeAmount.milliseconds(5)
 
-    /// The number of notifications that wait for Redis' answer if they are still the newest. Streams are kept free for them.
+    /// The number of notifications for which Redis is being asked if they are still the newest. Streams are kept free for them.
     private(set) var asked = 0
 
     private func mustAsk(_ id: JobID, now: NIODeadline) -> Bool { now - lane.jobs[id].confirmedAt > Self.wordIsGood }
@@ -569,14 +569,14 @@ final class AppSender: GatewayDelegate {
         lane.schedulePump()
     }
 
-    /// Ends a job's unsubmitted notifications.
+    /// Ends the unsubmitted notifications of a job that a newer job replaces.
     private func replace(_ id: JobID, by other: ByteBuffer) {
         let (count, tokens) = takeUnsubmitted(id)
         ledger(of: id).recordReplaced(recipients(of: id, tokens: tokens), by: other, of: id)
         ledger(of: id).close(count, of: id)
     }
 
-    /// Ends a notification that waited to be resent. If APNs may have accepted it, it ends with the reason of an unanswered request.
+    /// Ends a notification that waited to be resent and that a newer job replaces. If APNs may have accepted it, its reason is a timeout.
     private func replace(_ flight: FlightID, by other: ByteBuffer) {
         let id = inFlight[flight].job
         guard !inFlight[flight].mayBeAccepted else {
@@ -835,9 +835,8 @@ final class AppSender: GatewayDelegate {
         ledger(of: id).close(1, of: id)
     }
 
-    /// Gives back a notification that must be sent again, because the lane is ending. The deferred job keeps its identity and its count of
-    /// possible duplicates, in case the server processed it although it said that it had not. The gateway knows no identities. If it
-    /// certainly accepted nothing, the claim is released.
+    /// Gives back a notification that must be sent again, because the lane is ending. A deferred job keeps its identity and its count of
+    /// possible duplicates. A job for the gateway has no identity to keep, so its claim is released if the gateway accepted nothing.
     func abandon(_ flight: FlightID) {
         let id = inFlight[flight].job
         let mayBeAccepted = lane.jobs[id].tally?.possibleDuplicates ?? 0 > 0
@@ -953,13 +952,13 @@ final class AppSender: GatewayDelegate {
         for id in passed.reversed() { line.ready.prepend(id, in: lane.jobs) }
         guard !line.ready.isEmpty else { return }
         rate.reserve(waiting: line.unsubmitted)
-        // Jobs claimed ahead will have a stream soon, even if the pace has fallen since, so they need no other
-        // connection.
+        // Jobs claimed ahead will soon have a stream and need no other connection. The factor 2 allows for a pace that has fallen since the
+        // claim.
         if isFull, line.unsubmitted > 2 * line.pace.ahead { transport.requestCapacity() }
     }
 
-    /// Submits probes of the app, its credential or its endpoint. They are alternately the newest fresh notification and the one that has
-    /// waited longest. A retry is sent if no fresh notification may be.
+    /// Submits probes of the app, its credential or its endpoint: alternately the newest fresh notification and the one that has waited
+    /// longest. If no fresh notification can be sent, a retry is sent.
     private func dispatchProbes(now: NIODeadline) {
         while min(transport.capacity - asked, rate.available(now: now)) > 0, let id = takeProbe(now: now) {
             guard !mustAsk(id, now: now) else { return ask([.job(id)]) }
@@ -1123,7 +1122,7 @@ final class AppSender: GatewayDelegate {
             let isFresh = lane.jobs[inFlight[flight].job].isFresh && !inFlight[flight].hasFailed
             switch decide(inFlight[flight].job, isFresh: isFresh, now: now) {
             case .send, .probe, .wait(.noConnection): break
-            // ``deferWhatCannotBeSent()`` defers the rest with the app's other jobs.
+            // ``deferWhatCannotBeSent()`` defers the remaining resends with the app's other jobs.
             case .wait: return
             }
             let hasExpired = hasExpired(inFlight[flight].job, now: now)
@@ -1180,15 +1179,15 @@ final class AppSender: GatewayDelegate {
 
     /// Recreates a submitted notification.
     /// - Returns: `nil` if its job can't be decoded.
-    /// - Throws: the reason of a refusal, because the app's configuration may have changed since.
+    /// - Throws: the reason of a refusal, if the app's configuration has changed since the job was accepted.
     private func notification(of flight: FlightID) throws(Reason) -> Notification? {
         let id = inFlight[flight].job
         if let fanOut = lane.jobs[id].fanOut { return inFlight[flight].deviceToken.map(fanOut.notification(to:)) }
         return try notification(ofJob: id)
     }
 
-    /// True if a job has expired while it waited in this process. APNs would still deliver a call, whose `apns-expiration`
-    /// is 0.
+    /// True if a job has expired while it waited in this process. APNs would deliver even an expired call, because its `apns-expiration` is
+    /// 0.
     private func hasExpired(_ id: JobID, now: NIODeadline) -> Bool {
         guard now - lane.jobs[id].readySince > Self.freshness, let job = lane.jobs[id].job else { return false }
         return expires(id, job, within: 0)
@@ -1200,7 +1199,7 @@ final class AppSender: GatewayDelegate {
     private static let firstYear: Int64 = 1_199_145_600_000
     /// The maximum difference of APNs' clock and Redis', in milliseconds.
     private static let clockDifference: Int64 = 1000
-    /// The minimum interval between two second tries. A connection that is refused within this time after another has the same cause.
+    /// The minimum interval between two tries on a separate connection. Further refusals within this time have the same cause.
     private static let secondTryInterval = TimeAmount.minutes(1)
 
     /// A notification whose request has ended, with its job decoded.
@@ -1288,7 +1287,7 @@ final class AppSender: GatewayDelegate {
         let id = inFlight[flight].job
         guard let job = lane.jobs[id].job else { return }
         let (topic, pushType) = address(of: id)
-        // A notification waits once, however often it is sent.
+        // The wait is recorded only once, although a notification may be sent several times.
         let hasWaited = lane.jobs[id].queuedSince >= 0 && inFlight[flight].resends == 0
         RequestTrace(
             job: job, queue: queue(of: id).name, app: configuration, appID: self.id, topic: topic, pushType: pushType,
@@ -1318,7 +1317,7 @@ final class AppSender: GatewayDelegate {
         if case .retireConnection(let reason) = verdict, finding == .none {
             bearing = Bearing(.refused(reason: reason))
         }
-        // The second try shows first if more than the connection or the key is at fault.
+        // Only the second try shows if more than the connection or the key is at fault.
         if finding == .secondTry { bearing.concerns = [] }
         let wasSlow = place.credential >= 0 && scopes[place.credential].fresh.isSlow
         if !bearing.proves.isEmpty { scopes.recordProof(bearing.proves, at: place, isFresh: isFresh, now: now) }
@@ -1354,7 +1353,7 @@ final class AppSender: GatewayDelegate {
                 && credential.hasKey(otherThan: entry.key), finding: finding)
     }
 
-    /// From this number of failures in a row on, the lane's own way to APNs may be at fault.
+    /// After this number of failures in a row, the lane's own way to APNs may be at fault.
     private static let doubtful = 8
 
     /// True if the lane's last answers include proofs of the credential and the endpoint. Then deliveries of other lanes show that a
@@ -1405,7 +1404,7 @@ final class AppSender: GatewayDelegate {
     ) -> Disposition.Finding {
         let isExpired = reason.code == .apns(.expiredProviderToken)
         let isRenewed = isExpired && credential.renew(issuedAt: inFlight[attempt.flight].providerTokenIssuedAt)
-        // Once for each notification: if another connection does not help, the credential is refused.
+        // A notification changes its connection only once. If the new connection does not help, the credential is refused.
         guard inFlight[attempt.flight].resends == 0, case .response(let response) = result else { return .none }
         let number = response.connection?.number ?? 0
         if let refused, number <= refused.newest { return .connectionRetired }

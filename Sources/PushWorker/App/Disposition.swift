@@ -7,7 +7,7 @@ import PushQueue
 /// A pure function of the verdict and of facts about the attempt, which the sender collects. The sender also carries the disposition out.
 struct Disposition: Equatable {
     var notification: OfNotification
-    /// The reason why the app's next key is used from now on, if it is.
+    /// The reason to switch to the app's next key; `nil` to keep the key.
     var changesKey: Reason?
     var device = OfDevice.release
     /// True if APNs may have accepted the notification, so that sending it again may duplicate it.
@@ -76,13 +76,13 @@ struct Disposition: Equatable {
         case pushType(isPlainAccepted: Bool)
         /// The refused connection is retired, and another connection may help.
         case connectionRetired
-        /// APNs refused a credential. A connection made after the refusal shows if it still does.
+        /// APNs refused a credential. A connection made after the refusal shows if APNs still refuses it.
         case secondTry
     }
 
     /// The maximum number of immediate resends of a notification with another provider token or key.
     static let maximumResends = 10
-    /// The maximum number of attempts after failures that end much later or never.
+    /// The maximum number of attempts after an unknown reason, and for a held token.
     fileprivate static let rareAttempts = 3
 
     init(
@@ -171,7 +171,7 @@ extension Disposition.Facts {
         _ fault: Settlement.AttemptRule.Fault = .own, maximum: Int = .max
     ) -> Disposition {
         if isUncertain, job.onUncertain == .drop { return Disposition(.end(.dropped, reason)) }
-        // Deliveries of other lanes prove nothing if those reach APNs on another way, for example without this worker's proxy.
+        // Deliveries of other lanes prove nothing if those lanes reach APNs on another way, for example without this worker's proxy.
         let rule = Settlement.AttemptRule.judged(
             isWayGood ? fault : .server, maximum: min(maximum, maximumAttempts), expires: hasEnd)
         return Disposition(.postpone(.retried, reason, delay, rule), isUncertain: isUncertain)
@@ -197,7 +197,7 @@ extension Disposition.Facts {
         let pause = policy.resendPause(
             after: failure, resends: resends, isReturning: job.envelope.isWrapped, age: age, jitter: jitter)
         guard let pause else {
-            // The gateway discards all notifications behind a bad one, so one may be discarded as often as there are bad ones.
+            // The gateway discards all notifications behind a bad one, so a good notification may be discarded many times.
             return Disposition(.resend(reason, isolation: nil, counts: failure != .discarded), device: .keep)
         }
         guard age < RetryPolicy.freeResends else { return retry(reason, backoff(nil)) }
@@ -214,12 +214,12 @@ extension Disposition.Facts {
             .resend(reason, isolation: isolation, counts: false), device: .keep, isUncertain: true)
     }
 
-    /// Decides about a token that APNs reports as bad. APNs also does that in the wrong environment, and for another topic.
+    /// Decides about a token that APNs reports as bad. In the wrong environment or for another topic, APNs also reports good tokens as bad.
     fileprivate func suspicion(_ reason: Reason) -> Disposition {
         switch badToken {
         case .believed: return Disposition(.markInvalid(reason, since: nil))
         case .configuration:
-            // Nothing ends: neither the token nor the notification is at fault.
+            // Neither the token nor the notification is at fault, so neither ends.
             let elapsed = job.envelope.failure(in: job.body)?.at.map { max(0, now - $0) } ?? 0
             let delay = max(within(5 * policy.base...10 * policy.base), min(elapsed * 2, RetryPolicy.freeResends / 24))
             return retry(reason, min(delay, policy.cap))

@@ -30,7 +30,7 @@ struct Gate {
             }
         }
 
-        /// The range of the delay of deferred jobs in milliseconds. A range, so that they do not all return together. For a slow scope,
+        /// The range of the random delay of deferred jobs, in milliseconds, so that they do not all return together. For a slow scope,
         /// ``Scopes/setAside(_:age:now:share:)`` decides.
         var deferral: ClosedRange<Int64> { self == .noConnection ? 2000...10_000 : 1000...5000 }
     }

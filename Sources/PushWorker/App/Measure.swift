@@ -1,4 +1,4 @@
-/// Measures one scope, for either fresh notifications or retries: if it is slow, and how fast it may be probed. No I/O.
+/// Measures if one scope is slow, and how fast it may be probed. Fresh notifications and retries have one measure each. No I/O.
 ///
 /// A scope becomes slow only if fewer than one in ``Rules/share`` of its last answers prove it good. So a scope that accepts one push of
 /// twenty is not slowed, nor is one with little traffic. A congestion window that is halved by each failure would stop both, because its
@@ -11,10 +11,10 @@ struct Measure {
     static let most = 200
     /// The maximum age of an answer that is considered.
     static let life: Int64 = 30_000
-    /// The number of last answers of a slow scope. It is good again if half of them are proofs.
+    /// The number of last answers of a slow scope that count. The scope is good again if half of them are proofs.
     static let last = 20
     /// A slow scope with this many last answers is good again if ``fewestProofs`` of them are proofs. In an outage about one answer in a
-    /// hundred is good, and hardly reaches that by chance.
+    /// hundred is good, so three good answers by chance are rare.
     static let longLast = 30
     static let fewestProofs = 3
     /// Another probe may be sent after this time, even if the last probe is not answered.
@@ -24,8 +24,8 @@ struct Measure {
     struct Rules: Sendable {
         /// A scope becomes slow if fewer than one in this number of answers are proofs.
         var share = 50
-        /// The minimum number of failures of a slow scope. Failures are counted instead of answers, because a wide scope gets more answers
-        /// than a narrow one, and would be slowed before it.
+        /// A scope with fewer failures does not become slow. Failures are counted instead of answers, because a wide scope gets more
+        /// answers than a narrow one, and would be slowed before it.
         var fewest = 60
         var first: Int64 = 100
         var longest: Int64 = 1000
@@ -34,7 +34,7 @@ struct Measure {
 
         static let lasting: Int64 = 300_000
         static let usual = Rules()
-        /// Each probe of a credential costs a connection.
+        /// The pauses are long, because each probe of a credential costs a connection.
         static let ofCredential = Rules(first: 5000, longest: 60_000, longestOfLasting: 60_000)
     }
 
@@ -169,7 +169,7 @@ struct Measure {
         forget()
     }
 
-    /// Forgets the answers, but not that the scope is slow, nor the number of proofs.
+    /// Forgets the answers, but keeps the number of proofs and whether the scope is slow.
     mutating func forget() {
         entries = []
         (answers, good, noted) = (0, 0, proofs)
@@ -186,7 +186,7 @@ struct Measure {
 
     mutating func end() { self = ended() }
 
-    /// Forgets everything, also the proofs.
+    /// Forgets everything except whether the scope is slow.
     mutating func reset() {
         let wasSlow = isSlow
         self = Measure()
@@ -203,7 +203,7 @@ struct Measure {
         !isSlow || now >= until && (inFlight < window || now - sentAt >= Self.patience)
     }
 
-    /// The time of the next possible probe, unless that depends on an answer.
+    /// The time of the next possible probe; `nil` if the scope is not slow.
     var nextProbe: Int64? { isSlow ? max(until, inFlight < window ? until : sentAt + Self.patience) : nil }
 
     mutating func recordSent(now: Int64, _ rules: Rules) {

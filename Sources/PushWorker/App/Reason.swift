@@ -135,7 +135,7 @@ package struct Reason: Sendable, Equatable {
         code == .apns(.featureNotEnabled) || code == .apns(.broadcastFeatureNotEnabled)
     }
 
-    /// True for refusals that may concern only one signing key. `TopicDisallowed` is not one, because all keys get it.
+    /// True for refusals that may concern only one signing key. `TopicDisallowed` is left out, because it is the same for all keys.
     package var concernsKey: Bool {
         switch code {
         case .apns(.invalidProviderToken), .apns(.forbidden), .apns(.unrelatedKeyIDInToken),

@@ -60,9 +60,8 @@ package struct RetryPolicy: Sendable, Equatable {
         return max(pause, asked(retryAfter) + Int64(Double(least) * jitter))
     }
 
-    /// Returns the pause in milliseconds before a resend of a notification that APNs certainly did not process; `nil` to resend at once, as
-    /// the first time. Pauses grow with the notification's age. So a server that refuses everything gets few more requests than there are
-    /// notifications.
+    /// Returns the pause in milliseconds before a resend of a notification that APNs certainly did not process; `nil` to resend at once.
+    /// Pauses grow with the notification's age. So a server that refuses everything gets few more requests than there are notifications.
     /// - Parameters:
     ///   - failure: the reason why APNs did not process it.
     ///   - resends: the number of immediate resends so far.

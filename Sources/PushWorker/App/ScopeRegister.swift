@@ -51,7 +51,7 @@ final class ScopeRegister {
             (key, id) = (keys[known] ?? asked, known)
             scopes.recordUse(id, now: now)
         } else {
-            // A copy, because the name is a part of a claim. Otherwise a mebibyte would be kept as long as the scope.
+            // The name is copied, because it is a part of a claim. Otherwise up to a mebibyte would be kept as long as the scope.
             key.name = ByteBuffer(bytes: asked.name.readableBytesView)
             let (new, forgotten) = scopes.add(kind, parent: parent, now: now)
             if let old = forgotten.flatMap({ keys.removeValue(forKey: $0) }) { ids[old] = nil }

@@ -54,11 +54,11 @@ struct ScopePlace: Equatable {
     }
 }
 
-/// Decides who is at fault, from the answers that one lane got about the scopes of its notifications. No I/O.
+/// Decides which scopes are at fault, from the answers that one lane got about the scopes of its notifications. No I/O.
 ///
-/// Blame is as narrow as its evidence. ``decide(_:isFresh:now:)`` returns whether a notification may be sent now.
-/// ``recordProof(_:at:isFresh:now:)`` and ``recordFailure(_:at:isFresh:now:)`` draw the conclusions from an answer. Lanes share nothing, so
-/// a worker behind a refusing proxy slows no other worker.
+/// ``decide(_:isFresh:now:)`` returns whether a notification may be sent now. ``recordProof(_:at:isFresh:now:)`` and
+/// ``recordFailure(_:at:isFresh:now:)`` draw the conclusions from an answer. Lanes share nothing, so a worker behind a refusing proxy slows
+/// no other worker.
 ///
 /// All times are in milliseconds of the lane's clock.
 final class Scopes {
@@ -315,7 +315,7 @@ final class Scopes {
         }
     }
 
-    /// True if everything within a scope that had jobs lately is slow: the groups of a wide scope, or the jobs with many tokens of a group.
+    /// True if all inner scopes with recent jobs are slow: the groups of a wide scope, or the jobs with many tokens of a group.
     private func areAllSlow(within place: ScopePlace, _ kind: ScopeKind, now: Int64) -> Bool {
         scopes.allSatisfy { scope in
             guard scope.usedAt >= now - Measure.life else { return true }
@@ -399,8 +399,8 @@ final class Scopes {
 
     func silentSince(_ endpoint: ScopeID) -> Int64? { silent[endpoint]?.since }
 
-    /// True if a silent endpoint got no probe for so long that another lane may have its jobs: jobs that were set aside return after half
-    /// the duration of the silence.
+    /// True if a silent endpoint got no probe for as long as the silence lasted before, and for at least 15 s. Another lane may have
+    /// claimed its jobs.
     func isIdleSilence(_ endpoint: ScopeID, now: Int64) -> Bool {
         silent[endpoint].map { now - $0.probedAt >= max(Self.silentPatience, $0.probedAt - $0.since) } ?? false
     }
@@ -531,7 +531,7 @@ final class Scopes {
         return scopes[Int(id)].lastDue - now
     }
 
-    /// The time of the next possible probe, unless that depends on an answer.
+    /// Returns the time of the next possible probe after `now`; `nil` if there is none.
     func nextProbe(after now: Int64) -> Int64? {
         var times = slow.flatMap { [self[$0].fresh.nextProbe, self[$0].retries.nextProbe] }.compactMap(\.self)
         times += silent.values.map(\.next)
@@ -604,8 +604,8 @@ final class Scopes {
     }
 
     /// Decides if a report that a token is bad is believed.
-    /// - Parameter failedAt: the time of the token's last report; `nil` for the first. Tokens accepted before it prove nothing, because the
-    ///   environment may have changed since.
+    /// - Parameter failedAt: the time of the token's last report; `nil` for the first. Tokens accepted before that report prove nothing,
+    ///   because the environment may have changed since.
     func judgeToken(at place: ScopePlace, failedAt: Int64? = nil, now: Int64) -> TokenTrust.Judgement {
         let group = scopes[Int(place.group)]
         let address = scopes[Int(place.address >= 0 ? place.address : place.group)]
@@ -670,7 +670,7 @@ struct TokenTrust {
     enum Judgement: Equatable {
         /// The token is invalid.
         case believed
-        /// APNs accepts too few tokens of the group, but others of its topic and environment.
+        /// APNs accepts too few tokens of the group, but accepts other tokens of its topic and environment.
         case held
         /// APNs accepts no token, so the topic or the environment of the configuration is wrong.
         case configuration
@@ -717,7 +717,7 @@ struct TokenTrust {
         return known < Self.fewest ? nil : good * 2 >= known
     }
 
-    /// The number of last tokens, and of those that were accepted.
+    /// The number of accepted tokens among the last ones, and the number of all last tokens.
     private func share(accepted: UInt32) -> (accepted: Int, known: Int) {
         var now = self
         now.add(accepted: accepted)

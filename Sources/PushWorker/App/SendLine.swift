@@ -83,7 +83,7 @@ struct EndPace {
 
     mutating func recordEnd() { ended += 1 }
 
-    /// Measures the pace since the last call. Must be called several times per second.
+    /// Measures the pace since the last call. Called in each tick.
     mutating func measure(now: NIODeadline) {
         let elapsed = Int(max(1, (now - since).nanoseconds))
         ahead = min(Self.maximum, ended * Int(Self.horizon.nanoseconds) / elapsed)

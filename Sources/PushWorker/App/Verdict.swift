@@ -154,7 +154,7 @@ package enum Verdict: Sendable, Equatable {
         }
     }
 
-    /// Creates the meaning of an answer without a reason that this version knows and that belongs to its status.
+    /// Creates the meaning of an answer whose reason is missing, unknown, or does not belong to its status.
     private init(byStatus response: Response) {
         let status = response.status
         let misplaced = response.reason.map { "the answer's reason, \($0.rawValue), does not belong to its status" }

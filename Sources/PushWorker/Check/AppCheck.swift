@@ -203,7 +203,7 @@ enum CredentialAdvice {
     static func text(_ reason: APNSReason?, now: Int64) -> String {
         let clock = "this machine's clock, which says \(utcTime(now))"
         return switch reason {
-        // A worker signs its token again long before it expires.
+        // Tokens are renewed long before they expire, so an expired token shows a wrong clock.
         case .expiredProviderToken: "The token was signed a moment ago, so only the clock can be wrong: check \(clock)"
         case .invalidProviderToken: "Check the key, key ID, team ID, topic and environment, and \(clock)"
         default: "Check the key, key ID, team ID, topic and environment"

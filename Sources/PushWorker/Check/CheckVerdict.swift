@@ -2,9 +2,9 @@
 package struct CheckVerdict: Sendable, Equatable, Encodable {
     package enum Level: String, Sendable, Encodable {
         case ok
-        /// It works, but needs attention.
+        /// The subject works, but needs attention.
         case warning
-        /// It does not work.
+        /// The subject does not work.
         case failure
     }
 
@@ -19,13 +19,13 @@ package struct CheckVerdict: Sendable, Equatable, Encodable {
     package struct Answer: Sendable, Equatable, Encodable {
         /// The device token, in hex.
         package var token: String
-        /// The HTTP status, or the gateway's.
+        /// The HTTP status, or the status of the gateway.
         package var status: Int?
         package var reason: String?
         package var apnsID: String?
         /// The `apns-unique-id` of the answer, which finds the notification in Apple's console.
         package var apnsUniqueID: String?
-        /// The time of the token's end according to APNs, in milliseconds since 1970.
+        /// The time since which the token is invalid according to APNs, in milliseconds since 1970.
         package var timestamp: Int64?
 
         enum CodingKeys: String, CodingKey {

@@ -36,7 +36,7 @@ package struct JobForecast: Sendable {
 
 /// The counts of the forecasts of many jobs.
 package struct JobSurvey: Sendable {
-    /// The maximum number of kinds of findings. It is limited because some details contain texts of producers.
+    /// The maximum number of kinds of findings. Some details contain texts of producers, so there may be any number of kinds.
     static let maximumKinds = 200
 
     /// The jobs with findings of one kind.

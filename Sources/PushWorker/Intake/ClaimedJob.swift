@@ -27,7 +27,7 @@ struct UnsentJob {
     /// The job's app and its name; `nil` if no app of the worker accepts the job.
     var app: AppID?
     var appName: String?
-    /// The configurations that refuse it. Not empty if it goes back for a worker of another configuration.
+    /// The configurations that refuse the job. Not empty if the job returns to Redis for a worker with another configuration.
     var refusedBy: Set<ConfigurationDigest> = []
 
     var claim: ClaimID { claimed.claim }
@@ -64,9 +64,9 @@ enum UnsentEnd {
 
 /// A step before a decoded job can be accepted.
 ///
-/// Indirect, because nearly all jobs need none, and a `nil` should be small.
+/// Indirect, so that a `nil` is small: nearly all jobs need no step.
 indirect enum Prerequisite {
-    /// Redis must reserve its id, so that it is the only job with it.
+    /// Redis must reserve the job's id, so that no other job with this id is sent.
     case reservation(Reservation, of: UnsentJob)
     /// It must be the newest job of its key.
     case newest(NewestJob, of: UnsentJob)

@@ -4,11 +4,11 @@ import PushJob
 
 /// Logs likely mistakes of producers in jobs that are sent.
 ///
-/// Only some jobs are examined: that takes longer than sending a job, and a producer repeats its mistakes.
+/// Only some jobs are examined, because an examination takes longer than sending, and a producer repeats its mistakes.
 final class HintLog {
     /// The interval between examinations.
     private static let interval = TimeAmount.milliseconds(10)
-    /// The maximum number of sets of names with kept hints, because a producer may invent names.
+    /// The maximum number of entries in ``suggestions``, because a producer may invent names.
     private static let maximumSets = 1000
 
     private let lane: LaneContext

@@ -99,7 +99,7 @@ final class Intake {
             return .newest(newest, of: unsent(job, claimed, queue))
         }
         if job.fairPerSecond != nil || command != nil {
-            // The turn within the rate of the `fair` is first. A job that waited for its campaign's rate has had it already.
+            // The turn for `fair` comes first. So a job that has waited for its campaign's rate has already had its turn for `fair`.
             let questions = [fairTurn(of: job, claimed), command.flatMap { campaignTurn($0, of: job, claimed) }]
                 .compactMap(\.self)
             if let question = questions.first {
@@ -255,7 +255,7 @@ final class Intake {
         senders[appID.index].ownScopes.place(
             id, in: lane.jobs, as: job, topic: notification.topic, notification.pushType, isOwnTopic: isOwnTopic,
             identity: identity, count: count)
-        // Not measured after earlier attempts and deferrals, because the queue is not the cause of their delay.
+        // The wait is not measured after earlier attempts and deferrals, because the queue did not cause their delay.
         if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
             let queuedSince = max(job.made(firstSeen: firstSeen), sendAt)
@@ -354,7 +354,6 @@ final class Intake {
     }
 
     private func apply(_ found: [InvalidToken.Found], to batch: [(job: JobID, firstToken: Int)], count: Int) {
-        // The usual case.
         if found.isEmpty {
             for (id, _) in batch { accept(id) }
             return
@@ -377,7 +376,7 @@ final class Intake {
         fleet.store.invalidTokens.remove(registered) { [self] in fleet.recordWrite(.lookUps, $0) }
     }
 
-    /// Returns the positions of a job's tokens to suppress, and the tokens to remove because their devices have registered again since.
+    /// Returns the positions of a job's tokens to suppress, and the tokens to remove because their devices have registered again.
     private func suppressed(
         _ hits: some Sequence<InvalidToken.Found>, firstToken: Int, of id: JobID
     ) -> (positions: [Int], registered: [InvalidToken.Removal]) {

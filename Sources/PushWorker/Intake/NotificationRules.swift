@@ -119,7 +119,7 @@ enum NotificationRules {
                 func begins(_ start: StaticString) -> Bool {
                     UnsafeRawBufferPointer(rebasing: name.prefix(start.utf8CodeUnitCount)).isEqual(to: start)
                 }
-                // First by the first byte, because most topics are an app's.
+                // The first byte is compared first, because most topics are an app's and need no other comparison.
                 switch name.first {
                 case UInt8(ascii: "p") where begins("pass."), UInt8(ascii: "o") where begins("order."): return .wallet
                 case UInt8(ascii: "w") where begins("web."): return .website
@@ -185,7 +185,7 @@ enum NotificationRules {
         }
         guard let priority = subject.priority else { return }
         let row = subject.pushType.row
-        // For Wallet passes APNs accepts it (observed).
+        // APNs accepts this priority for Wallet passes (observed).
         if priority == row.refusedPriority, subject.topic != .wallet {
             throw Reason(
                 APNSReason.badPriority,
@@ -193,7 +193,7 @@ enum NotificationRules {
                     "a notification of push type \(row.name) must not have priority \(priority), which APNs refuses; "
                     + "set the job's `priority` to 5 or omit it")
         }
-        // Apple's page "Sending broadcast push notification requests to APNs" allows it for channels.
+        // Apple's page "Sending broadcast push notification requests to APNs" allows this priority for channels.
         if priority == row.unwantedPriority, !subject.isOnChannel {
             try report(
                 Hint(

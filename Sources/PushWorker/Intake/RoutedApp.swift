@@ -44,8 +44,8 @@ final class RoutedApp {
         }
     }
 
-    /// Throws if the app's certificate can't send to the topic of a job or of its push type. The app's own topic is not checked: it is not
-    /// the job's fault, and APNs refuses it for all jobs.
+    /// Throws if the app's certificate can't send to the topic of a job or of its push type. The app's own topic is not checked, because
+    /// APNs refuses it for all jobs, so no job is at fault.
     private func checkCertificate(_ topic: ByteBuffer, _ type: PushType) throws(Reason) {
         guard let certificate, topic != self.topic,
             let refusal = CredentialReport.refusal(certificate, String(buffer: topic), type)
@@ -180,7 +180,7 @@ final class RoutedApp {
     private func collapseID(of job: Job, _ identity: ByteBuffer) -> ByteBuffer? {
         if let own = job.collapseID { return job.text(own) }
         guard job.collapsesDuplicates else { return nil }
-        // The same for all devices and for every attempt.
+        // All devices and all attempts of a job get the same collapse ID.
         return ByteBuffer(string: APNSID(jobID: identity, token: ByteBuffer(string: "collapse")).description)
     }
 
@@ -258,7 +258,7 @@ extension APNSID {
     /// attempt of any worker sends the same one.
     init(jobID: ByteBuffer, token: ByteBuffer) { self.init(Seed(jobID: jobID), token: token) }
 
-    /// The part of such an ID that all notifications of a job share.
+    /// The part of an `apns-id` that all notifications of a job share.
     struct Seed {
         fileprivate let hash: (UInt64, UInt64)
 

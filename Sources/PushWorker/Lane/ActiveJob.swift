@@ -21,7 +21,7 @@ struct ActiveJob: LinkedEntry {
     var app = AppID(index: 0)
     var queue = QueueID(index: 0)
     var next = -1
-    /// The time of the job's first sighting, in milliseconds of Redis' clock. Its durations start then.
+    /// The time of the job's first sighting, in milliseconds of Redis' clock. Durations in the job start then.
     var firstSeen: Int64 = 0
     /// The time of its arrival in its app's line.
     var readySince = NIODeadline.distantPast
@@ -49,7 +49,7 @@ struct ActiveJob: LinkedEntry {
     var hasManyTokens: Bool { jobScope >= 0 }
     /// True until one of its notifications fails. A deferral is not a failure.
     var isFresh = true
-    /// The isolation of its notifications, because they may have caused the loss of a connection.
+    /// Not `shared` if its notifications may have caused the loss of a connection.
     var isolation = Isolation.shared
     /// True if a drain left a notification of it unsent. The job is then released instead of settled.
     var isAbandoned = false
@@ -116,7 +116,7 @@ struct InFlight: LinkedEntry {
     var deviceToken: DeviceToken?
     /// The time of the signature of its request's provider token, in seconds since 1970.
     var providerTokenIssuedAt: Int64 = 0
-    /// The index of that token's signing key.
+    /// The index of the signing key of its request.
     var key: UInt8 = 0
     /// The number of resends that spent no attempt.
     var resends: UInt8 = 0
@@ -132,8 +132,8 @@ struct InFlight: LinkedEntry {
     var submittedAt: UInt32 = 0
 }
 
-/// The outcomes of one job's notifications, collected until they are written. That is when all have ended. If some take long, the others
-/// are written before, as a part.
+/// The outcomes of one job's notifications, collected until all notifications have ended. If some take long, the outcomes so far are
+/// written as a part of the job.
 final class JobTally {
     /// The outcomes that need only a count; dead letters are in ``dead``.
     private(set) var outcomes = OutcomeCounts()
@@ -141,7 +141,7 @@ final class JobTally {
     var invalidTokens: [InvalidToken] = []
     /// The number of notifications that were sent again because there was no answer.
     var unanswered = 0
-    /// The number of notifications that an earlier holder of the job may have sent, once per reclaim.
+    /// The number of notifications that an earlier holder of the job may have sent. Each reclaim counts them again.
     var reclaimed = 0
     /// The notifications that will be sent later.
     private(set) var postponed: [Postponed] = []
@@ -158,7 +158,7 @@ final class JobTally {
     /// The number of notifications that were dropped without being sent, and the reason: another job has reserved the id, or a newer job
     /// has the same `replaces`.
     private(set) var superfluous: (reason: Reason, count: Int)?
-    /// True if a notification may have been delivered that the counts do not show as delivered.
+    /// True if a notification may have been delivered although no count shows it.
     var mayBeDelivered = false
     /// True if the job's reservation outlives the job: notifications were or may have been delivered, or several parts return to Redis.
     var keepsReservation: Bool {
@@ -168,8 +168,8 @@ final class JobTally {
     /// True if the ledger limits how long its outcomes remain unwritten.
     var isWatched = false
 
-    /// The maximum number of groups of postponed notifications while delays within a group are about the same. Beyond it, notifications
-    /// join the group with the nearest delay.
+    /// The maximum number of groups of postponed notifications with similar delays. Further notifications join the group with the nearest
+    /// delay.
     private static let maximumGroups = 8
 
     private struct Fates: OptionSet {

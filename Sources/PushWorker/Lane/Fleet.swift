@@ -119,10 +119,10 @@ final class Fleet {
     private var throttledTokenCount: Int?
     /// The throttled device tokens that the lane knows.
     var throttles = TokenThrottles()
-    /// Tokens that are in the set of invalid tokens because of another app's mark, and are still sent to. If APNs accepts one for an app's
-    /// own topic, it is removed from the set.
+    /// Tokens that get notifications although another app has marked them as invalid. If APNs accepts such a token for an app's own topic,
+    /// the token is removed from the set of invalid tokens.
     private(set) var doubted: Set<ByteBuffer> = []
-    /// The maximum number of doubted tokens. A forgotten one is found again before its next notification.
+    /// The maximum number of doubted tokens. A look-up finds a forgotten token again.
     private static let maximumDoubted = 10_000
     private var tokenFilter: TokenFilterSlot.Reader
     private let lane: LaneContext
@@ -179,8 +179,8 @@ final class Fleet {
     /// False while a look-up can find nothing.
     var mayFindTokens: Bool { invalidTokenCount != 0 || throttledTokenCount != 0 }
 
-    /// Looks up the tokens of jobs before they are sent. When it completes, ``throttles`` has the throttled tokens. Both sets have been
-    /// read then, although they may be on different servers.
+    /// Looks up the tokens of jobs among the invalid and the throttled tokens, which may be on different servers. On completion,
+    /// ``throttles`` has the throttled tokens.
     /// - Parameters:
     ///   - now: Redis' time in milliseconds since 1970.
     ///   - completion: gets the invalid tokens, in ascending order of their places.

@@ -160,7 +160,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         context.state = .draining(drain)
     }
 
-    /// Settles the notifications that have ended of jobs whose other notifications have not.
+    /// Settles the notifications that have ended, if other notifications of their jobs have not.
     private func settleParts(of jobs: [JobID], in ledger: Ledger) {
         guard !jobs.isEmpty else { return }
         for sender in senders {
@@ -211,7 +211,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         if intake.inFlight == 0 { for ledger in ledgers { ledger.flush() } }
     }
 
-    /// Pauses the other queues' parts of campaigns that their guards have paused in one queue.
+    /// Pauses a campaign in all other queues after its guard has paused it in one queue.
     private func passOnStops() {
         for ledger in ledgers {
             for campaign in ledger.takeStopped() {
@@ -249,7 +249,7 @@ final class Lane: LoopBound, @unchecked Sendable {
         switch context.state {
         case .running: break
         case .quiet:
-            // A repeated claim may have claimed jobs. No other lane handles these while this lane has its lease.
+            // A claim without an answer may have claimed jobs, which no other lane handles while this lane has its lease.
             for consumer in consumers { consumer.repeatClaim(report: observer.heartbeat(for: consumer.queue)) }
             return
         case .starting, .draining, .stopped: return
@@ -275,7 +275,7 @@ final class Lane: LoopBound, @unchecked Sendable {
     /// thread.
     func wake(_ queue: QueueID) {
         eventLoop.execute { [self] in
-            // A lane that has not started will claim when it does.
+            // A lane that has not started will claim jobs when it starts.
             ledgers[queue.index].link.window.wake()
             schedulePump()
         }
@@ -312,12 +312,12 @@ final class Lane: LoopBound, @unchecked Sendable {
         }
     }
 
-    /// Records the error of an app's credential, or that there is none any more. Safe to call from any thread.
+    /// Records the error of an app's credential; `nil` if the error has ended. Safe to call from any thread.
     func recordCredential(of app: String, problem: String?) {
         eventLoop.execute { [self] in sender(named: app)?.recordCredential(problem: problem) }
     }
 
-    /// Switches to another configuration. Submitted notifications finish on the old connections. The others are sent on new connections.
+    /// Switches to another configuration. Submitted notifications finish on the old connections, and waiting notifications use new ones.
     /// Safe to call from any thread.
     /// - Parameters:
     ///   - configuration: a configuration that differs only in settings that a running worker can change.

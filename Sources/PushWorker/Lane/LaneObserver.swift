@@ -72,7 +72,7 @@ final class LaneObserver {
         return obstacles.isEmpty ? consumers.compactMap(\.lackOfLease) : obstacles
     }
 
-    /// Logs that the lane became ready or not ready, once that has lasted for a short time.
+    /// Logs that the lane is not ready, once that has lasted for a second, and logs when it is ready again.
     func logReadiness() {
         let (now, problems) = (context.now, problems)
         record(problems, now: now)
@@ -196,8 +196,8 @@ final class LaneObserver {
 
     // MARK: Gauges
 
-    /// Reads the sizes of the queues if the last reading is out of date. Only scrapes do this, in the pipeline of the other commands, so it
-    /// costs nothing without scrapes and never delays the work.
+    /// Reads the sizes of the queues for a scrape, if the last reading is out of date. The commands share a pipeline with other commands,
+    /// so they never delay the work.
     /// - Returns: a future that succeeds once the reading has ended.
     func readGauges() -> EventLoopFuture<Void> {
         if let reading = gauges.reading { return reading }
@@ -206,7 +206,7 @@ final class LaneObserver {
         else { return context.eventLoop.makeSucceededVoidFuture() }
         gauges.readAt = context.now
         let reading = EventLoopFuture.andAllComplete(
-            // The first lane reads it for the process.
+            // The first lane reads the number of invalid tokens for the whole process.
             consumers.map(read) + (context.index == 0 ? [readInvalidTokenCount()] : []), on: context.eventLoop)
         gauges.reading = reading
         reading.assumeIsolated().whenComplete { [self] _ in
@@ -295,7 +295,7 @@ struct RecentRate {
     /// - Returns: the rate per second since the newest reading that is at least a window old, or since the first reading.
     mutating func update(_ count: Int, now: NIODeadline) -> Double {
         if let last = readings.last, now - last.at < Self.spacing {} else { readings.append((now, count)) }
-        // An older reading is kept, so that the whole window is covered.
+        // One reading before the window is kept, so that the whole window is covered.
         while readings.count > 1, now - readings[1].at >= Self.window { readings.removeFirst() }
         guard let first = readings.first, now > first.at else { return 0 }
         return Double(count - first.count) / (Double((now - first.at).nanoseconds) / 1e9)

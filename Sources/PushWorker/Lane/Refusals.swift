@@ -1,8 +1,8 @@
 import Logging
 import PushQueue
 
-/// The kinds of requests that a reachable Redis refuses now, for example because it is read-only, busy or out of memory. A key of another
-/// type and a missing right are such reasons too. A refusal ends with the next other answer to a request of its kind.
+/// The kinds of requests that a reachable Redis refuses now, for example because it is read-only, busy or out of memory, a key has another
+/// type, or a right is missing. A refusal ends when a request of its kind gets another answer.
 final class Refusals<Request: Hashable> {
     private let lane: LaneContext
     private let logger: Logger

@@ -35,8 +35,7 @@ struct TickClock {
         return next
     }
 
-    /// Returns the time of the first poll. It is delayed slightly if other polls are due then, because polls in one write cost Redis half
-    /// as much.
+    /// Returns the time of the first poll, delayed by up to 100 ms if other polls are due then. Polls in one write cost Redis half as much.
     private static func firstPoll(of times: [NIODeadline]) -> NIODeadline {
         guard let first = times.min(), first < .distantFuture else { return .distantFuture }
         return times.filter { $0 <= first + interval }.max() ?? first

@@ -30,9 +30,9 @@ struct EndedJob {
     let attempts: Int
     /// The range of the producer's bytes in the claimed job.
     let original: Range<Int>
-    /// The configurations that refuse it. Not empty if it goes back for a worker of another configuration.
+    /// The configurations that refuse the job. Not empty if the job returns to Redis for a worker with another configuration.
     let refusedBy: Set<ConfigurationDigest>
-    /// The further state of a job with many tokens; `nil` if nothing of the job was sent.
+    /// The state of a job with many tokens; `nil` for a job with one token, or if nothing of the job was sent.
     let fanOut: FanOut?
     let tally: JobTally
     var replacement = Replacement.none

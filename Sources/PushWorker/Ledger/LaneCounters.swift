@@ -17,7 +17,7 @@ package struct LaneCounters: Sendable, Equatable {
     package var resent = 0
     /// Notifications that are sent again although APNs may have accepted an earlier request.
     package var possibleDuplicates = 0
-    /// Jobs with a duration as `expiration` and without its start. The duration starts when the job is first seen.
+    /// Jobs whose `expiration` is a duration without a start. The duration starts when a worker first sees the job.
     package var undatedExpirations = 0
     /// Settlements of claims that another lane had reclaimed.
     package var lostClaims = 0

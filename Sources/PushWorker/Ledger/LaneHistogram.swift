@@ -1,5 +1,4 @@
-/// A histogram with one row per app or queue. Its whole numbers are in memory of its own, because a value is recorded for each
-/// notification.
+/// A histogram with one row per app or queue. It allocates its own memory, so that it is cheap to record a value for each notification.
 final class LaneHistogram {
     /// The upper bounds of the buckets.
     let bounds: [UInt32]

@@ -106,7 +106,7 @@ final class LaneMetrics {
 
     // MARK: Notifications
 
-    /// Returns the index of the count of an app's, queue's and push type's notifications.
+    /// Returns the index of the counter for notifications of an app, a queue and a push type.
     @inline(__always)
     func series(app: Int, queue: Int, pushType: PushType) -> UInt32 {
         if app >= apps { reserve(apps: max(app + 1, apps * 2)) }
@@ -232,7 +232,7 @@ final class LaneMetrics {
     /// Records that a new iteration of the event loop has begun, so that the time is read again.
     func turned() { hasTime = false }
 
-    /// Records the difference of Redis' clock, as known for a queue, and the event loop's, in milliseconds.
+    /// Records how far the clock of a queue's Redis is ahead of the event loop's clock, in milliseconds.
     func setClock(ofQueue queue: Int, ahead milliseconds: Int64) {
         precondition(queue >= 0 && queue < queues, "no such queue")
         clocks[queue] = milliseconds
@@ -257,7 +257,7 @@ final class LaneMetrics {
     }
 
     /// Records the first submission of a notification.
-    /// - Parameter since: the time of its enqueueing, in milliseconds of Redis' clock; -1 if that must not be measured.
+    /// - Parameter since: the time of its enqueueing, in milliseconds of Redis' clock; -1 if its wait must not be measured.
     @inline(__always)
     func recordFirstSubmission(queue: Int, since: Int64) {
         submitted += 1
@@ -268,7 +268,7 @@ final class LaneMetrics {
     }
 
     /// Records that a notification was sent and has ended.
-    /// - Parameter since: the time of its enqueueing, in milliseconds of Redis' clock; -1 if that must not be measured.
+    /// - Parameter since: the time of its enqueueing, in milliseconds of Redis' clock; -1 if its wait must not be measured.
     @inline(__always)
     func ended(queue: Int, since: Int64) {
         guard let latency = latency(queue: queue, since: since) else { return }

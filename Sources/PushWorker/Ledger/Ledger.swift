@@ -4,8 +4,8 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// Records how the notifications of a queue's jobs end, and settles the jobs in Redis. Only the ledger writes an end to the metrics, results,
-/// log and tally.
+/// Records how the notifications of a queue's jobs end, and settles the jobs in Redis. Only the ledger writes an end to the metrics,
+/// results, log and tally.
 ///
 /// A job is settled once the last of its notifications has ended. Settlements are collected into batches, written after the invalid tokens
 /// of their jobs, and written again until Redis confirms them.
@@ -14,7 +14,7 @@ final class Ledger {
     private static let maximumResultsOfJob = 1000
     /// A batch with this number of claims is written.
     static let batch = 256
-    /// A batch, or a part of a job, with this many bytes of results is written. A job with 1,000 tokens has about half as many.
+    /// A batch, or a part of a job, with this many bytes of results is written. Results of 1,000 tokens have about half as many bytes.
     static let resultBytes = 1 << 18
     /// A batch with this many bytes of copied jobs is written, because its script blocks Redis for some milliseconds.
     private static let batchBytes = 1 << 20
@@ -34,10 +34,10 @@ final class Ledger {
     private let lane: LaneContext
     private let kept: ResultsKept
     private var log: NotificationLog
-    /// The end of a notification is written after this time, even if others of its job have not ended. So a crash forgets no older ends.
+    /// The end of a notification is written after this time, even if others of its job have not ended. A crash loses only newer ends.
     var longestUnwritten = TimeAmount.milliseconds(900)
-    /// The jobs that have notifications with an unwritten end and others that have not ended, with the time of the first unwritten end. The
-    /// oldest is first. Most of these jobs have been settled since.
+    /// Jobs with notifications that have ended but are not written, and the time of the first such end; the oldest is first. Most of these
+    /// jobs have been settled since they were added.
     private var unwritten = CircularBuffer<(job: JobID, tally: JobTally, since: NIODeadline)>()
     /// True if the unwritten results of a job have reached ``resultBytes``.
     private var hasManyResults = false
@@ -52,8 +52,8 @@ final class Ledger {
     private var flushAt = NIODeadline.distantFuture
     /// The due time of the first retry in ``settlement``.
     private var nextRetry = NIODeadline.distantFuture
-    /// The number of settled parts of jobs. It numbers the claims of the rests of jobs. After a rollback a job is processed again under an
-    /// old claim, and its new parts must not have the numbers of the old ones.
+    /// The number of settled parts of jobs, which numbers the claims of the remaining notifications. After a rollback of Redis, a job is
+    /// processed again under an old claim, and its new parts must not have the numbers of the old parts.
     private var parts = 0
     /// Ended jobs that are settled after their invalid tokens are in the set, and later parts of these jobs.
     private var awaitingTokens: [EndedJob] = []
@@ -90,7 +90,7 @@ final class Ledger {
     /// Records the end of a notification of an accepted job.
     /// - Parameters:
     ///   - cause: the failure of the last attempt, if it is not the reason itself.
-    ///   - status: the HTTP status, or the gateway's.
+    ///   - status: the HTTP status, or the status of the gateway.
     ///   - recipient: the device token or channel.
     ///   - wasSent: true if it was sent in this attempt.
     ///   - uniqueID: the `apns-unique-id` of the answer.
@@ -156,7 +156,7 @@ final class Ledger {
     /// Records that notifications of an accepted job are not sent because a newer job has its `replaces`.
     /// - Parameters:
     ///   - tokens: their tokens or channels, as text.
-    ///   - other: the id of that job, or the name of its campaign.
+    ///   - other: the id of the newer job, or the name of its campaign.
     func recordReplaced(_ tokens: [ByteBuffer], by other: ByteBuffer, of id: JobID) {
         guard let job = lane.jobs[id].job else { return }
         let reason = Reason(replaced: job)
@@ -450,7 +450,7 @@ final class Ledger {
         _ delay: Int64
     ) {
         guard let job = lane.jobs[id].job else { return }
-        // The outcome is not used: the postponement is logged instead.
+        // `dropped` is only a placeholder: the log line has the postponement instead.
         let result = NotificationResult(
             .dropped, reason, status: status, of: job, app: appName(of: id),
             attempt: job.envelope.attempt, to: recipient)
@@ -500,7 +500,7 @@ final class Ledger {
             write(ended)
         }
         guard case .pieces = ended.replacement else { return flushIfFull() }
-        // The pieces are due for every lane as soon as this is written.
+        // The pieces are due for every lane as soon as the settlement is written.
         flush()
         link.window.wake()
         lane.callbacks.backlog(queue.id)
@@ -538,8 +538,8 @@ final class Ledger {
 
     // MARK: Writing
 
-    /// Adds an ended job, or a part of one, to the next batch. Its invalid tokens are in the set. A part waits until the settlement of the
-    /// part before is confirmed.
+    /// Adds an ended job, or a part of one, to the next batch. Its invalid tokens must be in the set already. A part waits until the
+    /// settlement of the part before is confirmed.
     private func write(_ ended: EndedJob) {
         if mustAwaitPart(ended) { return awaitingPart.append(ended) }
         if let fate = ended.fate { lane.metrics.count(fate, queue: queue.id.index) }
@@ -549,8 +549,8 @@ final class Ledger {
         for postponed in ended.tally.postponed { expectRetry(in: postponed.delay) }
     }
 
-    /// Records that a retry in the settlement is due after a delay in milliseconds. Later retries need no record, because the polling lane
-    /// finds them.
+    /// Records that a retry in the settlement is due after a delay in milliseconds. A retry after the next idle poll needs no record,
+    /// because that poll finds it.
     private func expectRetry(in delay: Int64) {
         guard delay < ClaimWindow.idlePoll.nanoseconds / 1_000_000 else { return }
         nextRetry = min(nextRetry, lane.now + .milliseconds(delay))
@@ -588,7 +588,7 @@ final class Ledger {
     private func write(_ number: Int, again: Bool) {
         guard let batch = unconfirmed[number] else { return }
         link.store.settle(batch) { [self, generation = queue.generation] result in
-            // Redis reports these once, even to a lane that has lost its lease.
+            // Redis reports these campaigns and failures once, even to a lane that has lost its lease.
             if case .success(let settled) = result {
                 for campaign in settled.stopped { link.record(campaign) }
                 stopped += settled.stopped
@@ -598,11 +598,11 @@ final class Ledger {
             let settled = link.value(of: result, to: .settlements, of: generation) {
                 unconfirmed.recordRefusal(number)
                 lane.afterRefusal { [self] in
-                    // It may have been written again over a new connection in the meantime.
+                    // The batch may have been written again over a new connection in the meantime.
                     if unconfirmed.takeRefused(number) { write(number, again: true) }
                 }
             }
-            // If it was written twice, only the first answer counts.
+            // If the batch was written twice, only the first answer counts.
             guard let settled, unconfirmed.recordConfirmation(number) != nil else { return }
             link.logEvictions(settled.evicted)
             if !again { lane.metrics.lostClaims += settled.lost }
@@ -611,7 +611,7 @@ final class Ledger {
         }
     }
 
-    /// Writes unconfirmed settlements again over a new connection. Those that Redis has executed have no effect now.
+    /// Writes unconfirmed settlements again over a new connection. A settlement that Redis has already executed has no second effect.
     ///
     /// After a failover, the new server may have neither a settlement nor the invalid tokens that the old server confirmed. So the tokens
     /// are written again too, before the settlements.

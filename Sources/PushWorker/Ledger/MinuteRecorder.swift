@@ -1,13 +1,13 @@
 import PushQueue
 
-/// A lane's sums for the history in Redis by queue, until they are written.
+/// A lane's sums for the history of each queue in Redis, until they are written.
 ///
 /// The sums that change with each notification are plain numbers in memory of their own, as in ``LaneMetrics``.
 final class MinuteRecorder {
     // Not static, because a static constant's initialization is checked on each access.
     private let latencies = LatencyCounts.bounds.count
     private let answers = (LatencyCounts.bounds.firstIndex(of: MinuteCounts.longestAnswer) ?? 0) + 1
-    /// The count of numbers per queue: the buckets of both latencies, and the age of the oldest job plus 1, or 0 without one.
+    /// The number of values per queue: the buckets of both histograms, and the age of the oldest job plus 1, or 0 if there is no job.
     private let width: Int
     private let queues: Int
     private let numbers: UnsafeMutablePointer<Int>

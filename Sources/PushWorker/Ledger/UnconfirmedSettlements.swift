@@ -7,7 +7,7 @@ struct UnconfirmedSettlements {
     private var batches: [Int: Settlement] = [:]
     private var nextNumber = 0
     private var refused: Set<Int> = []
-    /// The number of claims in them.
+    /// The number of claims in the settlements.
     private(set) var count = 0
     /// The approximate size of the settlements in bytes.
     private(set) var size = 0
@@ -47,7 +47,7 @@ struct UnconfirmedSettlements {
     /// Records that Redis refused a batch. It must be written again after a pause.
     mutating func recordRefusal(_ number: Int) { refused.insert(number) }
 
-    /// Returns true if a refused batch must still be written again. Then it returns false.
+    /// Returns true once if a refused batch must still be written again.
     mutating func takeRefused(_ number: Int) -> Bool { refused.remove(number) != nil }
 
     /// Records that all batches are written again over a new connection.

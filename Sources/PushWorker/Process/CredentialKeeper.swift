@@ -3,8 +3,8 @@ import Logging
 import Redis
 import TLS
 
-/// Maintains the credentials for a running worker's apps and for Redis. It uses new ones when their files change, and reports current and
-/// upcoming problems.
+/// Maintains the credentials for a running worker's apps and for Redis. It uses new credentials when their files change, and reports
+/// current and upcoming problems.
 struct CredentialKeeper {
     private struct Kept {
         /// The app, with the authorities in use.
@@ -24,7 +24,7 @@ struct CredentialKeeper {
     private var redis: CertificateWatch?
     private let logger: Logger
 
-    /// - Parameter redis: the certificates for Redis. Redis' clients use renewed ones themselves.
+    /// - Parameter redis: the certificates for Redis. The Redis clients switch to renewed certificates by themselves.
     init(_ apps: [AppConfiguration], redis: Renewable<TLSContext>?, logger: Logger) {
         self.redis = redis.map { CertificateWatch($0, purpose: "Redis", logger: logger) }
         self.logger = logger
@@ -50,7 +50,7 @@ struct CredentialKeeper {
         for index in kept.indices {
             var app = kept[index].app
             let plan = kept[index].plan
-            // A value in a variable can't change, and need not be decoded every few seconds.
+            // An environment variable can't change, so it need not be decoded every few seconds.
             let renewal =
                 kept[index].watch.canChange
                 ? kept[index].watch.renew { (try plan.make(from: $0), plan.trust(from: $0)) } : .unchanged

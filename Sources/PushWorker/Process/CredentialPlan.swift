@@ -18,7 +18,7 @@ package enum Credential: Sendable {
     }
 }
 
-/// The sources of an app's credential. The credential is made of them, and again when they change.
+/// The sources of an app's credential. When they change, the credential is made again.
 package struct CredentialPlan: Sendable, Equatable {
     /// A signing key and its identifiers at Apple.
     package struct Key: Sendable, Equatable {

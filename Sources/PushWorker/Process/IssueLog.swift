@@ -77,7 +77,7 @@ struct LogThrottle<Line: Sendable>: Sendable {
     static var maximumKinds: Int { 1000 }
 
     private struct Kind: Sendable {
-        /// The last line about it.
+        /// The last line about this kind of event.
         var line: Line
         var loggedAt: NIODeadline
         /// The number of occurrences since that line.
@@ -85,7 +85,7 @@ struct LogThrottle<Line: Sendable>: Sendable {
     }
 
     private var kinds: [String: Kind] = [:]
-    /// True if ``overdue(now:all:)`` can return lines. It is called every second.
+    /// False if ``overdue(now:all:)``, which is called every second, has nothing to return.
     private var hasUnlogged = false
 
     /// Records occurrences.
@@ -108,7 +108,7 @@ struct LogThrottle<Line: Sendable>: Sendable {
     }
 
     /// Returns the lines about occurrences that were not logged for a minute, sorted by kind.
-    /// - Parameter all: true to include those of the last minute, because the process is ending.
+    /// - Parameter all: true to include occurrences of the last minute, because the process is ending.
     mutating func overdue(now: NIODeadline, all: Bool = false) -> [(line: Line, count: Int)] {
         guard hasUnlogged else { return [] }
         let due = kinds.filter { $0.value.unlogged > 0 && (all || now - $0.value.loggedAt >= Self.pause) }
@@ -174,7 +174,7 @@ final class IssueLog: Sendable {
     }
 
     /// Logs occurrences that have not been logged for a minute.
-    /// - Parameter all: true to include those of the last minute, because the process is ending.
+    /// - Parameter all: true to include occurrences of the last minute, because the process is ending.
     func logOverdue(_ logger: Logger, all: Bool = false, now: NIODeadline) {
         for (line, count) in throttle.withLockedValue({ $0.overdue(now: now, all: all) }) {
             log(line, count, logger, example: ["count": "\(count)"])

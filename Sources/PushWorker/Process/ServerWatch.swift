@@ -44,7 +44,7 @@ final class ServerWatch: Sendable {
         }
     }
 
-    /// - Returns: `nil` if the server is already known, or does not answer. The lanes log the latter.
+    /// - Returns: `nil` if the server is already known or does not answer. The lanes log a missing answer.
     private func ask(
         _ client: RedisClient, _ keys: QueueKeys, besides known: [QueueServer]
     ) async -> QueueServer? {
@@ -82,7 +82,7 @@ struct FindingLog {
 
     /// - Parameter findings: all current findings.
     mutating func update(_ findings: [QueueServer.Finding]) -> [Line] {
-        // Lanes log these two themselves, at once.
+        // Lanes log refused writes and replicas themselves, at once.
         let findings = findings.filter { $0.kind != .refusesWrites && $0.kind != .replica }
         var kinds = Set(findings.map(\.kind))
         // Memory oscillates at its limit. A full server counts as full until it is no longer nearly full.

@@ -36,7 +36,7 @@ struct TokenSharing {
         wantedSince = wantedSince ?? now
         guard !isAsking, now >= notBefore, isReady() else { return false }
         isAsking = true
-        // The connection may have been late, and the answer still gets its full time.
+        // The time for the answer begins now, because the connection to Redis may have been late.
         wantedSince = now
         return true
     }

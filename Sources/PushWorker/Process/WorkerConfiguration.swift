@@ -54,7 +54,7 @@ package struct QueueConfiguration: Sendable {
     package var weight: Int
 
     package var format = JobFormat.native
-    /// The lease, and the limits of what is kept.
+    /// The lease, and the limits of jobs, claims, dead letters and results.
     package var limits = QueueLimits()
 
     package init(keys: QueueKeys, weight: Int = 1) {

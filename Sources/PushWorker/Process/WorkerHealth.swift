@@ -80,7 +80,7 @@ extension EventLoopFuture where Value: Sendable {
                 first?.resume(returning: value)
             }
             let timer = Task {
-                // Cancelled when the value has arrived.
+                // The sleep is cancelled when the value has arrived.
                 guard (try? await Task.sleep(until: deadline)) != nil else { return }
                 resume(nil)
             }

@@ -28,7 +28,7 @@ struct ClaimWindow {
     static let pausedPoll = TimeAmount.milliseconds(700)
     /// The delay of claims of due retries after a job was given back, so that other workers get that job first.
     static let givenBackDelay = TimeAmount.seconds(2)
-    /// Claims are delayed for this time after a job was given back. Other workers have polled by then.
+    /// Claims of due retries are delayed for this time after a job was given back. Other workers have polled by then.
     private static let givenBackTime = TimeAmount.seconds(30)
     /// Claims are smaller for this time after answers were lost.
     private static let loweredTime = TimeAmount.minutes(10)
@@ -125,7 +125,7 @@ struct ClaimWindow {
     /// Records the answer to the claim in flight.
     /// - Parameters:
     ///   - received: the number of jobs received.
-    ///   - nextDue: the milliseconds until more jobs can be claimed; 0 if some wait now, `nil` without any.
+    ///   - nextDue: the milliseconds until more jobs can be claimed; 0 if jobs wait now, `nil` if there are no more jobs.
     ///   - isWatched: true if a blocking wait reports new jobs.
     /// - Returns: true if more jobs wait.
     mutating func recordAnswer(
@@ -143,7 +143,7 @@ struct ClaimWindow {
         if received > 0 {
             nextNumber = max(nextNumber, claim.first + received)
         } else if jobsWait {
-            // Redis may know a later claim of this name. It then rejects all smaller numbers.
+            // Redis may know a claim of this lane with a later number. It then rejects all smaller numbers.
             nextNumber = max(nextNumber, claim.first + claim.count)
         }
         notBefore = now
@@ -163,7 +163,7 @@ struct ClaimWindow {
         return false
     }
 
-    /// Returns the rest of a claim in doubt after a part of it was answered; `nil` if it has ended.
+    /// Returns the part of a claim in doubt that is still unanswered; `nil` if there is none.
     private func rest(of doubt: Doubt, received: Int) -> Doubt? {
         let first = doubt.claim.first + received
         guard received == doubt.claim.count, first < doubt.end else { return nil }
@@ -174,7 +174,7 @@ struct ClaimWindow {
     /// Records that no answer arrived.
     ///
     /// If the answer to the same claim is lost again, it may be too large for the server or for something on the way. So the lane asks for
-    /// fewer jobs of it, and for the others afterwards.
+    /// the claim's jobs in smaller parts.
     /// - Parameter mayHaveRun: true if Redis may have executed the claim.
     mutating func recordFailure(mayHaveRun: Bool, now: NIODeadline) {
         if mayHaveRun, let inFlight, inFlight.count > 0 {
@@ -221,7 +221,7 @@ struct ClaimWindow {
     /// Records that a job was given back for other workers, which may be able to send it.
     mutating func recordReturn(now: NIODeadline) { delaysRetriesUntil = now + Self.givenBackTime }
 
-    /// True for the polling lane if a poll is overdue for longer than a full lane explains.
+    /// True for the polling lane if a poll has been due for a second, so that the lane is probably unable to claim.
     func cannotPoll(now: NIODeadline) -> Bool {
         polls && now >= notBefore && now - max(notBefore, askedAt) >= Self.unwatchedPoll
     }

@@ -19,7 +19,7 @@ struct Lease {
     private let length: TimeAmount
     private let idleLength: TimeAmount
     private let steadyTime: TimeAmount
-    /// The maximum time between renewals without a gap. It is shorter than the lease, because others may lose theirs in a longer outage.
+    /// A longer time between two renewals is a gap. It is below the lease, because other lanes may lose theirs in a longer outage.
     private let longestGap: TimeAmount
     /// The time of the last request that renews the lease.
     private(set) var requestedAt = NIODeadline.distantPast
@@ -28,7 +28,7 @@ struct Lease {
     private var steadySince: NIODeadline?
     /// True if Redis holds no claims of the lane according to its last answer, so that there is nothing to recover.
     private(set) var holdsNothing = false
-    /// True while the lane has no claims, and so a long lease.
+    /// True while the lane has no claims. Its lease is then longer.
     private(set) var isIdle = false
     /// The earliest times to reclaim from lanes with expired leases.
     private var reclaimAfter: [String: NIODeadline] = [:]
@@ -42,7 +42,7 @@ struct Lease {
 
     /// Returns true if the lease must be renewed without a claim.
     /// - Parameters:
-    ///   - polls: true for the lane of a worker that polls.
+    ///   - polls: true for the lane that polls for its worker.
     ///   - isAtRest: true if the lane has neither jobs nor problems. Otherwise its heartbeat must be recent.
     func isDue(polls: Bool, isQuiet: Bool, hasJobs: Bool, isAtRest: @autoclosure () -> Bool, now: NIODeadline) -> Bool {
         var interval = TimeAmount.nanoseconds(length.nanoseconds / 3)
@@ -62,9 +62,9 @@ struct Lease {
         if count > 0 { isIdle = false }
     }
 
-    /// Records an answer to such a request.
+    /// Records an answer to a request that renews the lease.
     /// - Parameters:
-    ///   - count: the maximum number of jobs of the request.
+    ///   - count: the maximum number of jobs that the request could claim.
     ///   - held: the number of claims that the lane had before; negative if unknown.
     mutating func recordRenewal(count: Int, held: Int, now: NIODeadline) {
         if steadySince == nil || now - renewedAt > longestGap { steadySince = now }

@@ -25,7 +25,7 @@ struct Pending<Question> {
         return Array(entries.prefix(maximum))
     }
 
-    /// Records the answers to the first entries. Those without an answer stay.
+    /// Records the answers to the first entries. Entries without an answer stay.
     /// - Parameter areAnswered: true for each entry with an answer.
     mutating func recordAnswers(_ areAnswered: [Bool]) {
         isAsking = false

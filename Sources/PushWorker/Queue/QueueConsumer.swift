@@ -28,7 +28,7 @@ final class QueueConsumer {
     private var isWaiting = false
     /// The time of the last request to other lanes to poll instead of this lane.
     private var delegatedAt = NIODeadline.distantPast
-    /// The number of the lane's last round with a turn of the queue.
+    /// The number of the last round of claims in which the queue had its turn.
     private var lastTurn = 0
     /// True if the lane may ask for a lease.
     private var mayJoin = false
@@ -40,7 +40,7 @@ final class QueueConsumer {
         var sentAt = NIODeadline.distantPast
         /// True if the next heartbeat must not wait for its interval.
         var isUrgent = false
-        /// From this time on the next heartbeat must not wait either, because another lane's claims may then be reclaimed.
+        /// The latest time of the next heartbeat, because another lane's claims may be reclaimed then.
         var mustBeAt = NIODeadline.distantFuture
     }
 
@@ -113,9 +113,8 @@ final class QueueConsumer {
     /// True if the lane has a lease, or may ask for one.
     private var isAdmitted: Bool { link.window.hasJoined || mayJoin }
 
-    /// Finds out if the lane may ask for a lease. An operator who changes the number of shards of the invalid tokens makes sure that no
-    /// lane has a lease. Until that is done lanes ask for none, because they could look up no tokens. If the number can't be read, they
-    /// ask: others also keep working without the shared state.
+    /// Finds out if the lane may ask for a lease. While an operator changes the number of shards of the invalid tokens, no lane may ask,
+    /// because it could not look up tokens. If the number can't be read, the lane may ask, because lanes work without the shared state too.
     private func askForAdmission() {
         guard !isAdmitted, store.isReady else { return }
         link.fleet.store.invalidTokens.countIfUndivided { [self] result in
@@ -189,7 +188,7 @@ final class QueueConsumer {
             received: count, isPaused: claimed.isPaused, nextDue: claimed.nextDue,
             isWatched: store.canWait && link.refusals[.waits] == nil, now: lane.now)
         if claim.count > 0 { answer = (count, !hasBacklog) }
-        // Before the jobs are accepted, so that they follow the fleet's state. A lane without work does not need it.
+        // The fleet's state is read before the jobs are accepted, so that they follow it. A lane without work does not need the state.
         if count > 0, lane.isWorking { intake.readFleetState() }
         // If a drain began while the claim was in flight, its jobs are released with the lane's other claims.
         guard lane.isWorking else { return lane.schedulePump() }
@@ -224,7 +223,7 @@ final class QueueConsumer {
                     + "(client-output-buffer-limit), raise that above the size of the jobs",
                 kind: "answers \(queue.name)", logger: queue.logger)
         } else {
-            // Read-only, loading, out of memory: the server is reachable and will recover.
+            // The server is read-only, loading or out of memory. It is reachable and will recover.
             link.window.recordRefusal(now: lane.now, pause: lane.refusalPause)
             link.refusals.recordRefusal(.claims, failure)
             // Only a claim with a heartbeat finds out if all keys have the right types again.
@@ -476,7 +475,7 @@ final class QueueConsumer {
             .map { .init(.redisRefuses, $0) }
     }
 
-    /// The problem that the lane has no lease yet, if so. A lane that can't send does not ask for one.
+    /// The problem that the lane has no lease yet, if any. A lane that can't send does not ask for a lease.
     var lackOfLease: WorkerReport.Obstacle? {
         link.window.hasJoined ? nil : .init(.noLease, "the worker has no lease for the queue \(queue.name) yet")
     }

@@ -28,7 +28,7 @@ final class QueueContext {
     private(set) var hasCommands = false
     /// The number of notifications that were in flight when the last change of commands cancelled them.
     var cancelledInFlight = 0
-    /// True if the queue was paused in a way that returns its unsubmitted jobs, at the time of the last claim.
+    /// True if, at the last claim, the queue was paused with `--now`, which returns unsubmitted jobs to Redis.
     var handsBack = false
     /// Until this time, claims make Redis sort the queue's jobs by their shares: a minute after the last job with `fair` or `urgent`.
     private(set) var sortsUntil = NIODeadline.distantPast

@@ -26,7 +26,7 @@ extension Settlement {
         let (claim, tally, fate) = (ended.claim, ended.tally, ended.fate)
         var counted = tally.outcomes.counted
         let isFreed = ended.fate != nil && ended.job.uniqueFor != nil && !queue.keepsReservation(ended.job, tally)
-        // One notification, whose outcome is all there is to count.
+        // The job has only one notification, and nothing but its outcome is counted.
         if case .ended(let outcome) = fate, ended.job.tokens == nil, !counted.isEmpty, tally.possibleDuplicates == 0,
             !isFreed, tally.superfluous == nil
         {
@@ -121,7 +121,7 @@ extension Settlement {
         // If the dead letter settles the claim, Redis counts one of the notifications with it.
         let more = dead.recipients.count - (settles ? 1 : 0)
         guard dead.outcome == .cancelled else { return addCounts(dead.outcome.rawValue, code, more) }
-        // Not by reason, because a cancellation has only one.
+        // A cancellation has only one reason, so reasons are not counted.
         if more > 0 { addCount(dead.outcome.rawValue, more) }
     }
 
@@ -152,12 +152,12 @@ extension Settlement {
             of: ended.job, claim: ended.claim, firstClaim: ended.firstClaim,
             attempt: ended.job.envelope.attempt, firstSeen: ended.firstSeen,
             refusedBy: ended.refusedBy, fails: fails, namesClaim: namesClaim,
-            // A piece, or a part of a job, does not know what happens to the others.
+            // A piece or a part of a job does not know how the other pieces or parts end.
             keepsReservation: queue.keepsReservation(ended.job, ended.tally)
                 || ended.job.uniqueFor != nil && (ended.fate == nil || ended.fate == .split))
     }
 
-    /// Writes a list of tokens, unless the producer's list is the right one.
+    /// Writes the tokens of the recipients, unless they are the same as the producer's list.
     private static func write(
         _ recipients: JobTally.Recipients, of ended: EndedJob, to writer: inout EnvelopeWriter
     ) {

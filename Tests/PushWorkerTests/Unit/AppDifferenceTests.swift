@@ -67,7 +67,7 @@ struct AppDifferenceTests {
         #expect(try router.route(named).index == 1)
         #expect(try router.route(byTopic).index == 2)
         #expect(throws: Reason.self) { try router.route(unnamed) }
-        // Removed and added again: a new app.
+        // An app that was removed and added again is a new app.
         router.replace([app("a"), app("b"), app("c"), app("b")].map(RoutedApp.init)) { $0 < 2 }
         #expect(try router.route(named).index == 3)
         router.replace([app("a"), app("b"), app("c"), app("b")].map(RoutedApp.init)) { $0 != 2 }

@@ -20,7 +20,7 @@ struct BlameTests {
         let bad: @Sendable (Int) -> [String]
         /// The answer to a bad notification; `nil` for none.
         let answer: RequestResult?
-        /// The share of good pushes that get the same answer.
+        /// The share of good pushes that get the answer of bad notifications.
         var share = 0.0
         /// The name of the slow or suspected scope.
         var culprit: String?

@@ -68,7 +68,7 @@ struct ClaimWindowTests {
             #expect(next(0)?.first == first + count)
         }
         #expect(asked.reduce(0, +) == 100)
-        // For some time.
+        // Claims stay small for ten minutes.
         #expect(next(500) == .init(first: 101, count: 6, join: false))
         answer(6, nextDue: 0)
         #expect(next(500, after: .minutes(11))?.count == ClaimWindow.maximumCount)
@@ -260,7 +260,7 @@ struct ClaimWindowTests {
         }
     }
 
-    /// Expects that jobs would be requested by then, given capacity.
+    /// Expects that the window asks for jobs at this time, given capacity.
     private func checkItContinues(_ window: ClaimWindow, now: NIODeadline) {
         var window = window
         #expect((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)

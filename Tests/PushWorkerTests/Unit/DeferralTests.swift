@@ -52,7 +52,7 @@ struct DeferralTests {
             scene.pushOne(token: String(token), limit.members)
             scene.answer(EngineScene.delivered)
         }
-        // As many bad tokens are believed as there were good ones.
+        // Reports of bad tokens are believed for as many tokens as were good.
         for token in 2000..<2018 {
             scene.pushOne(token: String(token), limit.members)
             scene.answer(.badDeviceToken)
@@ -116,7 +116,7 @@ struct DeferralTests {
         #expect(deferral?.reason == "CampaignPaused")
         let body = ByteBuffer(string: try #require(scene.queue.postponed.last?.body))
         #expect(Envelope.read(body).refusals(in: body) == other.text)
-        // Only this worker's refusal is missing.
+        // The other configuration has refused the job, so this worker's refusal ends it.
         scene.queue.commands = JobCommands(version: "2", [:])
         scene.claimPostponed(after: .seconds(300))
         #expect(scene.queue.dead.map(\.reason) == ["UnknownApp"] && scene.queue.held.isEmpty)

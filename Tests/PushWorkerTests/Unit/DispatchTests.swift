@@ -129,7 +129,7 @@ struct DispatchTests {
     @Test("A call that should be sent again, but too late, never rings")
     func lateResend() throws {
         scene.pushOne(token: "aa", #""alert":"x","push_type":"voip""#)
-        // The answer frees a stream.
+        // The answer frees a stream, so that none is free after it.
         scene.transport.streams = -1
         scene.answer(.notProcessed(.goingAway(reason: nil)))
         scene.run(.seconds(29))

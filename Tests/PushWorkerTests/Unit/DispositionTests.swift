@@ -158,7 +158,7 @@ struct DispositionTests {
             "A lost job that must not be sent twice is dropped", lost,
             Disposition(.end(.dropped, "ConnectionLost")), members: #","on_uncertain":"drop""#),
 
-        // Never processed.
+        // Notifications that APNs did not process.
         Row("A refused stream is sent again at once", .resend(after: .refusedStream), resent("RefusedStream")),
         Row(
             "From the second refusal on, a stream waits", .resend(after: .refusedStream),
@@ -212,7 +212,7 @@ struct DispositionTests {
             "A refused push type waits for the plain topic", typeRefused, retried("TopicDisallowed", 750, .server)
         ) { $0.finding = .pushType(isPlainAccepted: false) },
 
-        // The rest.
+        // Other answers.
         Row(
             "Broadcasts wait until they are enabled", .deferred(reason: "FeatureNotEnabled"),
             Disposition(.defer("FeatureNotEnabled", .milliseconds(60_000)))),

@@ -27,8 +27,8 @@ struct EngineOutageTests {
             outage == .silence ? nil : .answer(.serviceUnavailable)
         }
         let requests = scene.transport.sent.count
-        // The requests in flight at the beginning and sixty more. Then one fresh notification and one retry per second, and after five
-        // minutes every five seconds.
+        // The lane sends 100 requests at once, and sixty more until the endpoint is slow. Then it sends one fresh notification and one
+        // retry per second, and after five minutes every five seconds.
         #expect(requests >= 100 && requests < 160 + 2 * (300 + 55 * 60 / 5) + 100, "\(requests) requests")
         #expect(scene.queue.dead.isEmpty, "\(scene.stats)")
         #expect(scene.spentNoAttempt)
@@ -155,7 +155,7 @@ struct EngineOutageTests {
             }
             scene.pushOne(token: String(1000 + number))
         }
-        // The first failure spends no attempt: no other was delivered since then.
+        // The first failure spends no attempt, because no other notification was delivered before it.
         #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"] && times.count == 4)
         #expect(zip(times, times.dropFirst()).allSatisfy { $1 - $0 >= .minutes(1) })
         let line = scene.log.lines.first { $0.metadata["event"] == "unknown_reason" }

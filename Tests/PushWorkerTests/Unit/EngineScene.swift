@@ -352,7 +352,7 @@ final class FakeStores: LaneStores {
     func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
 }
 
-/// A fake queue with as much of claims and settlements as these tests need.
+/// A fake queue with the parts of claims and settlements that these tests need.
 final class FakeQueue: QueueStore {
     private let loop: EmbeddedEventLoop
     private let time: () -> Int64
@@ -379,7 +379,7 @@ final class FakeQueue: QueueStore {
     var commands = JobCommands()
     /// The configurations of other workers.
     var otherConfigurations: Set<ConfigurationDigest> = []
-    /// Each claim's `sort`.
+    /// The `sort` argument of each claim.
     private(set) var sorts: [Bool] = []
     /// The number of claims, including renewals of the lease.
     private(set) var claims = 0
@@ -396,7 +396,7 @@ final class FakeQueue: QueueStore {
     private(set) var splits = 0
     /// The pieces of split jobs.
     private(set) var pieces: [String] = []
-    /// The number of times to delivery that settlements added to the counters of each campaign.
+    /// The number of delivery times that settlements added to the counters of each campaign.
     private(set) var times: [String: Int] = [:]
     private(set) var results = 0
     /// The results of jobs that were settled one by one.
@@ -426,7 +426,7 @@ final class FakeQueue: QueueStore {
         later { completion(.success(body())) }
     }
 
-    /// Calls the function a millisecond later, when answers arrive.
+    /// Calls the function after a millisecond, as if an answer arrived.
     private func later(_ body: @escaping () -> Void) {
         loop.assumeIsolated().scheduleTask(in: .milliseconds(1), body)
     }

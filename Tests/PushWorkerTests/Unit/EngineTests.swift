@@ -81,7 +81,7 @@ struct EngineTests {
         scene.pushOne()
         let since: Int64 = 1_700_000_000_123
         scene.transport.answer(.response(Response(status: 410, reason: .unregistered, timestamp: since)))
-        // No settlement may come before.
+        // No settlement may be written before the invalid token.
         for _ in 0..<100 where scene.fleet.invalid.isEmpty {
             #expect(scene.queue.stats["invalid_token"] == nil)
             scene.run(.milliseconds(1))
@@ -360,7 +360,7 @@ struct EngineTests {
             let scene = try EngineScene(apps: ["shop", "chat"])
             let sendAt = change == "scheduled" ? #","send_at":\#(EngineScene.time(scene.loop.now) / 1000 + 60)"# : ""
             scene.add([EngineScene.job("ab", Self.unique + sendAt + #","app":"chat""#)])
-            // The claim is answered, and the reservation is not.
+            // The claim is answered, and the request for the reservation is not.
             scene.run(.milliseconds(1))
             #expect(scene.queue.unique.isEmpty && scene.queue.held.count == 1, "\(change)")
             switch change {
@@ -399,7 +399,7 @@ struct EngineTests {
         scene.queue.commands = JobCommands(version: "1", [.campaign("spring"): .init { $0.perSecond = 10 }])
         scene.add([EngineScene.job("ab", #""alert":"x",\#(member)"#)])
         scene.loop.run()
-        // The claim is sent, and the question is not.
+        // The claim is sent, and the request for a reservation or a turn is not.
         if isLost { scene.queue.isReady = false } else { scene.queue.refusal = .unexpectedReply("reserve") }
         scene.run(.milliseconds(50))
         #expect(scene.transport.sent.isEmpty && scene.queue.held.count == 1)
@@ -473,7 +473,7 @@ struct EngineTests {
         #expect(limited.due == "+3000" && limited.body.contains("CampaignLimited"))
         scene.push(limited.body)
         scene.run()
-        // It has had its turn within the rate of its key already.
+        // The job has already had its turn within the rate of its key.
         #expect(scene.fleet.limits == limits + limits.suffix(1) && scene.transport.tokens == ["aa"])
         let before = scene.fleet.limits.count
         scene.fleet.turns = [2000]
@@ -853,7 +853,7 @@ struct EngineTests {
         scene.pushOne(token: "cd")
         #expect(scene.transport.sent.count == 2)
         for _ in 0..<2 { scene.answer(EngineScene.delivered) }
-        // Without its lease it waits.
+        // A lane without a lease waits.
         scene.queue.leaseIsLost = true
         scene.run(.seconds(30))
         let claims = scene.queue.claims

@@ -119,7 +119,7 @@ struct FanOutTests {
         scene.answer(.serviceUnavailable)
         scene.run(.seconds(3))
         #expect(scene.queue.postponed.count == 3 && scene.queue.held.isEmpty)
-        // The rest that a crash would have left, and the postponed parts.
+        // The lane claims the rest that a crash would have left, and the postponed parts.
         scene.push(rest)
         for postponed in scene.queue.postponed { scene.push(postponed.body) }
         #expect(scene.transport.sent.dropFirst(3).map(\.apnsID) == [ids[2], ids[0], ids[1], ids[2]])

@@ -43,7 +43,7 @@ struct FindingLogTests {
         #expect(update(&log, .notReported) == [.found(finding(.notReported))])
         #expect(
             update(&log, .notPersistent) == [.ended(.tooOld), .ended(.full), .ended(.evicts), .ended(.notReported)])
-        // Without any replica, Redis accepts jobs without one as before.
+        // Redis still accepts jobs without a replica if it has no replica, so `noMinimumOfReplicas` has not ended.
         #expect(update(&log, .noMinimumOfReplicas) == [.found(finding(.noMinimumOfReplicas)), .ended(.notPersistent)])
         #expect(update(&log, .noReplica) == [.found(finding(.noReplica))])
         #expect(update(&log, .noMinimumOfReplicas) == [.ended(.noReplica)])

@@ -64,7 +64,7 @@ struct ForeignJobTests {
             let job = JobDecoder.identify(body, as: sample.format)
             #expect(job.id.map { String(buffer: job.text($0)) } == sample.id, "\(sample.origin)")
         }
-        // Its token is in no message: messages reach logs.
+        // No message contains the token, because messages reach logs.
         #expect(!said.contains(Self.token) && !said.contains("APA91b"))
     }
 
@@ -90,10 +90,10 @@ struct ForeignJobTests {
 
     // MARK: One mistake at a time
 
-    /// Valid jobs that have all members between them.
+    /// Valid jobs that together have all members.
     private static let valid = corpus.filter { $0.origin == "all members" }.map(\.job)
 
-    /// The names of members with contents of the producer's own.
+    /// The names of members whose contents the producer chooses.
     private static let own: Set = ["custom", "labels", "content_state", "content-state", "attributes"]
 
     private static func misspellings(_ name: String) -> [String] {
@@ -104,7 +104,7 @@ struct ForeignJobTests {
             camel, name.prefix(1).uppercased() + name.dropFirst(), name.replacing("_", with: "-"),
             name.replacing("-", with: "_"), words.joined(), name.uppercased(),
         ]
-        // A similar name of a shorter one may have a meaning of its own.
+        // A name that is similar to a shorter name may have another meaning.
         if name.utf8.count >= 5 {
             let letters = Array(name)
             let middle = letters.count / 2
@@ -124,7 +124,7 @@ struct ForeignJobTests {
         return others
     }
 
-    /// Returns the object with each of its members, and those of objects in it, renamed or changed.
+    /// Returns copies of the object. In each copy one member, of the object or of an object in it, is renamed or changed.
     private static func broken(_ object: [String: Any], _ path: String = "") -> [(what: String, object: [String: Any])]
     {
         var found: [(String, [String: Any])] = []

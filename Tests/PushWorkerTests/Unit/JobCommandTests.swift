@@ -50,7 +50,7 @@ struct JobCommandTests {
         for _ in 0..<2 { scene.answer(EngineScene.delivered) }
         scene.run()
         #expect(scene.fleet.recordedCampaigns == [stopped])
-        // The queue itself is paused already.
+        // The campaign is already paused in this queue.
         #expect(scene.queue.stoppedCampaigns.isEmpty)
         #expect(scene.log.events.filter { $0 == "campaign_stopped" }.count == 1)
     }
@@ -95,7 +95,7 @@ struct JobCommandTests {
         #expect(scene.stats["delivered"] == 3 && scene.stats["cancelled"] == 7)
         #expect(scene.queue.dead.count == 1 && scene.queue.dead[0].members.contains(#""ab100009""#))
         #expect(!scene.queue.dead[0].members.contains(#""ab100001""#))
-        // Their results have the tokens in the form of all results.
+        // The results have the tokens in lower case, like all results.
         let results = scene.queue.resultTexts.joined()
         #expect(results.contains("ab100009") && !results.contains("AB100009"), "\(results)")
         #expect(
@@ -134,7 +134,7 @@ struct JobCommandTests {
         scene.push(requeued(since + 1, 1), requeued(since - 1, 2))
         #expect(scene.transport.tokens == ["100001"])
         scene.finish(.uncertain(.timedOut))
-        // It is still exempt when it is retried.
+        // The job is still exempt from the cancellation when it is retried.
         #expect(
             scene.queue.postponed.count == 1 && scene.queue.postponed[0].body.contains(#""requeued":\#(since + 1)"#))
         #expect(scene.stats["cancelled"] == 1)

@@ -78,7 +78,7 @@ struct JobRouterTests {
                 app.endpoint = endpoint ?? APNSEndpoint(host: "localhost", port: 2197)
                 return RoutedApp(app)
             }
-        // With only one fitting app a topic is not needed, so the app without an environment is left out.
+        // A job needs no topic if only one app fits, so the app without an environment is left out.
         let router = JobRouter(members == #""sandbox":true"# ? Array(apps[..<2]) : apps)
         let job = try job(members + #","payload":{}"#)
         guard let words else {

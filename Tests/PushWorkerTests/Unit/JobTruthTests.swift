@@ -6,7 +6,7 @@ import Testing
 @testable import PushQueue
 @testable import PushWorker
 
-/// The requests that the engine's real parts make for a job: headers, payload and number. Also the jobs that they do not send.
+/// The requests that the engine's real parts make for a job (headers, payload and number), and the jobs that they do not send.
 @Suite("The engine's requests for a job")
 struct JobTruthTests {
     private let scene: EngineScene
@@ -42,7 +42,7 @@ struct JobTruthTests {
         #expect(scene.transport.tokens == sent)
         for _ in sent { scene.answer(EngineScene.delivered) }
         scene.run()
-        // Invalid tokens are not compared.
+        // Malformed tokens are not compared.
         let malformed = tokens.count { $0 == "zz" }
         #expect(scene.stats["delivered"] == sent.count && scene.stats["dead"] == (malformed > 0 ? malformed : nil))
         #expect(Set(scene.queue.dead.map(\.reason)) == (malformed > 0 ? ["MalformedToken"] : []))

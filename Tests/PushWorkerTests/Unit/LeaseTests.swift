@@ -47,11 +47,11 @@ struct LeaseTests {
         #expect(!mayReclaim("a", at: 0))
         renew(&lease, 8)
         renew(&lease, 15)
-        // A lane that was found expired before the lease was steady does not count.
+        // An expired lease that was found before this lane's lease was steady does not count.
         #expect(lease.reclaimTime(of: "a") == nil)
         #expect(!mayReclaim("a", after: 500, at: 15_000))
         #expect(!mayReclaim("b", after: 900, at: 15_000))
-        // The time to look again.
+        // The lane looks again at this time.
         #expect(lease.reclaimTime(of: "a") == start + .milliseconds(15_500))
         #expect(!mayReclaim("a", at: 15_499))
         #expect(mayReclaim("a", at: 15_500))
@@ -73,7 +73,7 @@ struct LeaseTests {
         #expect(!lease.isIdle)
         lease.recordRenewal(count: 0, held: 3, now: start)
         #expect(!lease.holdsNothing && !lease.isIdle)
-        // The number is unknown.
+        // -1 means that the number of claims is unknown.
         lease.recordRenewal(count: 0, held: -1, now: start)
         #expect(!lease.holdsNothing)
     }

@@ -25,7 +25,7 @@ private struct LoggedLine {
             guard !["IssueLog.swift", "LogLine.swift"].contains(file.lastPathComponent) else { continue }
             let text = try String(contentsOf: file, encoding: .utf8)
             for match in text.matches(of: start) {
-                // A declaration, or a mention in a comment.
+                // Declarations and mentions in comments are not calls.
                 let line = text[..<match.range.lowerBound].split(separator: "\n", omittingEmptySubsequences: false).last
                 guard let line, !line.contains("func "), !line.contains("//") else { continue }
                 let call = text[match.range.lowerBound..<end(of: match.range.upperBound, in: text)]
@@ -49,7 +49,7 @@ private struct LoggedLine {
     }
 
     private static func events(in call: Substring, after before: Substring) -> [String] {
-        // The event in the call itself. It may be an expression that chooses between two events.
+        // The call itself has the event, sometimes in an expression that chooses between two events.
         for match in call.matches(of: #/(?:"event"|\bevent): ([^,(\])]*(?:\([^)]*\)[^,(\])]*)*)/#) {
             let events = match.1.matches(of: #/"((?:[^"\\]|\\\([^)]*\))*)"/#).map { String($0.1) }
             if !events.isEmpty { return events }
@@ -79,8 +79,7 @@ struct LogEventTests {
         #"\(kind.rawValue)_ended"#: QueueServer.Finding.Kind.allCases.map { "\($0.rawValue)_ended" },
     ]
 
-    /// Events with several places that log them and one meaning: of both transports, of lanes and other clients of Redis, or of all that
-    /// write the audit log.
+    /// Events that several places log with one meaning: both transports, lanes and other clients of Redis, or all writers of the audit log.
     private static let shared: Set = [
         "apns_connected", "apns_connection_closed", "apns_connection_ended", "apns_connections_replaced",
         "audit_failed", "redis_back", "redis_lost",

@@ -59,7 +59,7 @@ struct LostConnectionTests {
         #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"])
         #expect(scene.isDone)
         let lines = scene.log.lines.filter { $0.metadata["event"] == "notification_cuts_connection" }
-        // At most one per minute.
+        // The log has at most one line per minute.
         #expect(lines.count >= 3)
     }
 

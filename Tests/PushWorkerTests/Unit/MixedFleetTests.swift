@@ -49,10 +49,10 @@ struct MixedFleetTests {
         let envelope = Envelope.read(wrapped)
         #expect(envelope.deferral(in: wrapped)?.reason == reason && envelope.refusals(in: wrapped) == own.text)
         #expect(envelope.error == nil)
-        // Another worker of this configuration gets it again.
+        // A worker with the same configuration claims the job again.
         scene.claimPostponed(after: .seconds(31))
         #expect(scene.queue.dead.isEmpty && scene.queue.postponed.count == 2)
-        // The others are gone.
+        // No worker with another configuration is alive any more.
         scene.queue.otherConfigurations = []
         scene.claimPostponed(after: .seconds(31))
         #expect(scene.queue.dead.map(\.reason) == [reason] && scene.queue.held.isEmpty)

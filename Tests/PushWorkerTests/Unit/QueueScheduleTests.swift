@@ -5,7 +5,7 @@ import Testing
 
 @Suite("A lane's queues")
 struct QueueScheduleTests {
-    /// Runs queues that always have jobs, or only some of them.
+    /// Runs a schedule of queues that always have jobs, or of the queues where `hasWork` is true.
     /// - Returns: the number of jobs received from each queue.
     private func run(
         _ schedule: inout QueueSchedule, rounds: Int, batch: Int = 100, where hasWork: (Int) -> Bool = { _ in true }
@@ -53,7 +53,7 @@ struct QueueScheduleTests {
         _ = run(&schedule, rounds: 1000, where: { $0 == 0 })
         let both = run(&schedule, rounds: 100)
         #expect(both == [0: 5000, 1: 5000])
-        // The same for a queue that had jobs before.
+        // A queue that had jobs before gets no credit for the past.
         schedule.recordAnswer(1, received: 0, isDry: true)
         _ = run(&schedule, rounds: 1000, where: { $0 == 0 })
         let again = run(&schedule, rounds: 100)
@@ -66,7 +66,7 @@ struct QueueScheduleTests {
         #expect(run(&schedule, rounds: 100) == [0: 10_000])
         #expect(run(&schedule, rounds: 100, where: { $0 == 1 }) == [1: 10_000])
         #expect(schedule.next({ _ in .unavailable }) == nil)
-        // Nor while it is unknown whether the first has more.
+        // The second queue waits while it is unknown whether the first has more jobs.
         #expect(schedule.next({ $0 == 0 ? .asked : .ready }) == nil)
     }
 

@@ -21,7 +21,7 @@ struct RecentRateTests {
     func window() {
         var rate = RecentRate()
         for second in 0...600 {
-            // A hundred per second for five minutes, and then none.
+            // The count grows by a hundred per second for five minutes, and then stops.
             let value = rate.update(min(second, 300) * 100, now: start + .seconds(Int64(second)))
             if (60...300).contains(second) { #expect(value == 100) }
             if second >= 360 { #expect(value == 0) }

@@ -40,7 +40,7 @@ struct RetryPolicyTests {
         #expect(pause(.max) == 900_000 && pause(0) == 1000)
         #expect(pause(nil, retryAfter: 7) == 8000 && pause(nil, retryAfter: .max) == 901_000)
         #expect(pause(60_000, retryAfter: 7) == 120_000)
-        // An hour of failures is not many.
+        // There are few failures in an hour, because the pauses grow.
         var (time, failures) = (Int64(0), 0)
         var elapsed: Int64?
         while time < 3_600_000 {

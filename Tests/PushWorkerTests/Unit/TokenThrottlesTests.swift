@@ -22,7 +22,7 @@ struct TokenThrottlesTests {
         _ = throttles.recordThrottle(token, retryAt: 2000, now: 1000)
         #expect(throttles.nextTry(token, isReturning: false, now: 1100) == 2000 + spacing)
         #expect(throttles.nextTry(token, isReturning: false, now: 1200) == 2000 + 2 * spacing)
-        // The first one's turn. The second returns while it is in flight, and so does a new one.
+        // The first notification has its turn. A new one queues at the end.
         #expect(throttles.nextTry(token, isReturning: true, now: 2000) == nil)
         #expect(throttles.nextTry(token, isReturning: false, now: 2001) == 2000 + 3 * spacing)
         throttles.recordEnd(token, now: 2050)

@@ -130,7 +130,7 @@ struct VerdictTests {
             #expect(verdict(status) == .serverError(reason: Reason(.http(status)), retryAfter: nil))
             #expect(verdict(status, "NewTrouble") == .serverError(reason: "NewTrouble", retryAfter: nil))
         }
-        // Tried a few times, because it may mean anything.
+        // A new reason may mean anything, so the notification is tried a few times.
         for status in [400, 404, 405, 421] { #expect(verdict(status, "NewReason") == .unknown(reason: "NewReason")) }
         #expect(verdict(429, "NewLimit") == .retry(reason: "NewLimit", retryAfter: nil, isUncertain: false))
         #expect(verdict(403, "NewRefusal") == .unknown(reason: "NewRefusal"))
