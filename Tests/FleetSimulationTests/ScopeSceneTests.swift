@@ -11,7 +11,7 @@ struct ScopeSceneTests {
         /// The bounds of the 99th percentile and of the maximum of the good notifications' times in the queue.
         var p99: Int64
         var maximum: Int64
-        /// The bounds of the requests per second in an outage after its first 5 s, and of the time until the full rate after it.
+        /// The bounds of the requests per second after the first 5 s of an outage, and of the time from its end until the full rate.
         var rate = 0.0
         var back: Int64 = 0
         let arrivals: @Sendable () -> [ScopesLab.Arrival]

@@ -54,7 +54,7 @@ final class AppCredential {
     /// True if requests can be signed or need no signature.
     var canSend: Bool { sources.isEmpty || providerToken != nil }
 
-    /// The names of its keys or its certificate, for operators.
+    /// The names of the signing keys or of the certificate, for operators.
     var names: [String] {
         switch credential {
         case .providerTokens: return sources.map { "key \($0.keyID)" }

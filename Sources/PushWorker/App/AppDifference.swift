@@ -5,7 +5,7 @@ struct AppDifference: Equatable {
     var isChanged = false
     /// True if the settings of the app's connections differ, apart from the credential.
     var changesTransport = false
-    /// True if the credential differs, or a file of it has other contents.
+    /// True if the credential differs, or a file of the credential has other contents.
     var changesCredential = false
 
     init(from old: AppConfiguration, to new: AppConfiguration) {

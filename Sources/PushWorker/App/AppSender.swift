@@ -576,7 +576,7 @@ final class AppSender: GatewayDelegate {
         ledger(of: id).close(count, of: id)
     }
 
-    /// Ends a notification that waited to be resent and that a newer job replaces. If APNs may have accepted it, its reason is a timeout.
+    /// Ends a notification that waited to be resent and that a newer job replaces. If APNs may have accepted it, the reason is a timeout.
     private func replace(_ flight: FlightID, by other: ByteBuffer) {
         let id = inFlight[flight].job
         guard !inFlight[flight].mayBeAccepted else {
@@ -740,7 +740,7 @@ final class AppSender: GatewayDelegate {
     }
 
     /// True if a job waits in the lane as a candidate for a probe. A slow job or group has no candidates, because they would take places
-    /// from other jobs. A wide scope has some, because one of them may be good.
+    /// from other jobs. A wide scope has candidates, because one of them may be good.
     private func keepsCandidate(_ obstacle: Gate.Obstacle) -> Bool {
         guard case .scope(let kind) = obstacle, kind > .group else { return false }
         return line.ready.count < Self.candidates
@@ -758,7 +758,7 @@ final class AppSender: GatewayDelegate {
             share: lane.jitter)
     }
 
-    /// Defers isolated notifications if they get no connection, or no answers on it.
+    /// Defers isolated notifications that get no connection, or no answers on a connection.
     private func deferIsolated(now: NIODeadline) {
         let patience = Gate.patience + transport.confirmationTime
         guard line.isolatedCount > 0, now - line.isolatedMoved > patience else { return }
@@ -952,8 +952,7 @@ final class AppSender: GatewayDelegate {
         for id in passed.reversed() { line.ready.prepend(id, in: lane.jobs) }
         guard !line.ready.isEmpty else { return }
         rate.reserve(waiting: line.unsubmitted)
-        // Jobs claimed ahead will soon have a stream and need no other connection. The factor 2 allows for a pace that has fallen since the
-        // claim.
+        // Jobs claimed ahead will soon have a stream and need no other connection. The factor 2 allows for a pace that has fallen.
         if isFull, line.unsubmitted > 2 * line.pace.ahead { transport.requestCapacity() }
     }
 
@@ -1051,8 +1050,8 @@ final class AppSender: GatewayDelegate {
         return submission
     }
 
-    /// Submits some notifications of a job with many tokens. Those with invalid tokens end instead. The rest of the job moves to the end of
-    /// the line, so that small jobs need not wait for it.
+    /// Submits some notifications of a job with many tokens. Notifications to invalid tokens end unsent. The rest of the job moves to the
+    /// end of the line, so that small jobs need not wait for it.
     private func submitSome(_ id: JobID, atMost limit: Int) -> Submission {
         guard let fanOut = lane.jobs[id].fanOut else { return Submission() }
         var (submission, ended) = (Submission(), 0)
@@ -1186,8 +1185,7 @@ final class AppSender: GatewayDelegate {
         return try notification(ofJob: id)
     }
 
-    /// True if a job has expired while it waited in this process. APNs would deliver even an expired call, because its `apns-expiration` is
-    /// 0.
+    /// True if a job has expired while it waited in this process. APNs delivers even late calls, because their `apns-expiration` is 0.
     private func hasExpired(_ id: JobID, now: NIODeadline) -> Bool {
         guard now - lane.jobs[id].readySince > Self.freshness, let job = lane.jobs[id].job else { return false }
         return expires(id, job, within: 0)

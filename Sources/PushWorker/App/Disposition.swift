@@ -14,13 +14,13 @@ struct Disposition: Equatable {
     var isUncertain = false
 
     enum OfNotification: Equatable {
-        /// It has ended. `cause`: the failure of the last attempt, if that is not the reason itself.
+        /// The notification has ended. `cause`: the failure of the last attempt, if it differs from the reason.
         case end(Outcome, Reason?, cause: Reason? = nil)
-        /// Its token is invalid. `since`: the time given by APNs, in milliseconds since 1970.
+        /// The token of the notification is invalid. `since`: the time given by APNs, in milliseconds since 1970.
         case markInvalid(Reason, since: Int64?)
-        /// It returns to the queue after the delay, or expires if its time ends before.
+        /// The notification returns to the queue after the delay, or expires if its time ends before.
         case postpone(Postponement, Reason, Delay, Settlement.AttemptRule?)
-        /// It is sent again at once. `counts`: true if the resend counts towards the maximum.
+        /// The notification is sent again at once. `counts`: true if the resend counts towards the maximum.
         case resend(Reason, isolation: Isolation?, counts: Bool)
 
         static func `defer`(_ reason: Reason, _ delay: Delay) -> Self {
@@ -184,7 +184,7 @@ extension Disposition.Facts {
         return retry(reason, delay, maximum: Disposition.rareAttempts)
     }
 
-    /// Retries a notification after a failure that is probably not its own.
+    /// Retries a notification after a failure for which the notification is probably not at fault.
     fileprivate func wait(_ reason: Reason, retryAfter: Int?, isUncertain: Bool) -> Disposition {
         let elapsed = job.envelope.failure(in: job.body)?.at.map { max(0, now - $0) }
         let delay = policy.serverErrorPause(elapsed: elapsed, retryAfter: retryAfter, jitter: jitter)
@@ -219,7 +219,7 @@ extension Disposition.Facts {
         switch badToken {
         case .believed: return Disposition(.markInvalid(reason, since: nil))
         case .configuration:
-            // Neither the token nor the notification is at fault, so neither ends.
+            // Neither the token nor the notification is at fault, so neither is given up.
             let elapsed = job.envelope.failure(in: job.body)?.at.map { max(0, now - $0) } ?? 0
             let delay = max(within(5 * policy.base...10 * policy.base), min(elapsed * 2, RetryPolicy.freeResends / 24))
             return retry(reason, min(delay, policy.cap))
@@ -229,8 +229,7 @@ extension Disposition.Facts {
                 let detail = "for most tokens of its campaign, or of its topic; other tokens are accepted"
                 return Disposition(.end(.dead, Reason(reason.code, detail: detail)))
             }
-            // The first retry comes soon: if only the first tokens of a list are bad, the next ones soon show that the configuration is
-            // right.
+            // The first retry comes soon: a list may begin with bad tokens, and its next tokens soon show that the configuration is right.
             let delay = count == 1 ? within(5 * policy.base...10 * policy.base) : within(600_000...660_000)
             return Disposition(
                 .postpone(.retried, reason, .milliseconds(min(delay, policy.cap)), .always))

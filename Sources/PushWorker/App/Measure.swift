@@ -52,7 +52,7 @@ struct Measure {
     private(set) var provedByFreshAt = Int64.min / 2
     private var provedByRetryAt = Int64.min / 2
     private(set) var isSlow = false
-    /// The time when it became slow.
+    /// The time when the scope became slow.
     private(set) var slowSince: Int64 = 0
     /// The number of consecutive failures, valid while `noted` equals `proofs`.
     private var failuresInRow = 0

@@ -10,8 +10,8 @@ package struct RetryPolicy: Sendable, Equatable {
     /// The number of attempts of a job that specifies none.
     package var maximumAttempts = 10
 
-    /// For this time after it was first seen, a notification may be resent without spending an attempt, in milliseconds. After a server
-    /// error, a notification with an expiration may be resent until it expires.
+    /// For this time after its job was first seen, in milliseconds, a notification may be resent without spending an attempt. After a
+    /// server error, a notification with an expiration may be resent until it expires.
     static let freeResends: Int64 = 24 * 3_600_000
     /// The maximum pause before a resend that spends no attempt, in milliseconds.
     static let longestResendPause: Int64 = 60_000
@@ -33,7 +33,7 @@ package struct RetryPolicy: Sendable, Equatable {
     /// that failed together are not retried together.
     /// - Parameters:
     ///   - attempt: the number of attempts made, at least 1.
-    ///   - retryAfter: the pause in seconds that the server requests, if it does. It is a minimum, up to `longestRequestedPause`.
+    ///   - retryAfter: the pause in seconds that the server requests, if any. The pause is never shorter, up to `longestRequestedPause`.
     ///   - jitter: a random number from 0 to 1, evenly distributed.
     package func delay(afterAttempt attempt: Int, retryAfter: Int?, jitter: Double) -> Int64 {
         let backoff = Backoff(first: .milliseconds(base), longest: .milliseconds(cap))
@@ -50,7 +50,7 @@ package struct RetryPolicy: Sendable, Equatable {
     /// without a count of failures.
     /// - Parameters:
     ///   - elapsed: the milliseconds since the notification's last failure; `nil` for its first.
-    ///   - retryAfter: the pause in seconds that the server requests, if it does. It is a minimum, up to `longestRequestedPause`.
+    ///   - retryAfter: the pause in seconds that the server requests, if any. The pause is never shorter, up to `longestRequestedPause`.
     ///   - jitter: a random number from 0 to 1, evenly distributed.
     func serverErrorPause(elapsed: Int64?, retryAfter: Int?, jitter: Double) -> Int64 {
         let least = min(base, cap)

@@ -90,7 +90,7 @@ final class Scopes {
         fileprivate var acceptedOfCampaignsAt = Int64.min / 2
         var tokens = TokenTrust()
         var usedAt: Int64
-        /// The number of jobs in the lane, apps and inner scopes that hold its index. While there are any, the scope is not forgotten.
+        /// The number of jobs in the lane, apps and inner scopes that hold the scope's index. Only an unused scope is forgotten.
         fileprivate(set) var users = 0
         /// The time of a group's last job with few tokens.
         fileprivate var hasFewAt = Int64.min / 2
@@ -113,7 +113,7 @@ final class Scopes {
     struct Failing: Equatable {
         var reason: String
         var status: Int?
-        /// The number of notifications, not of their attempts.
+        /// The number of failed notifications, not of their attempts.
         var count = 0
         var since: Int64
         var last: Int64
@@ -145,7 +145,7 @@ final class Scopes {
     private var changes: [Change] = []
     /// The indices of forgotten narrow scopes, for reuse.
     private var free: [ScopeID] = []
-    /// True if the next probe is the newest notification, false if it is the one that has waited longest. They alternate.
+    /// True if the next probe is the newest notification, false if it is the notification that has waited longest. Probes alternate.
     private var takesNewest = false
 
     /// True if a notification failed in the last minutes and must be tried again.
@@ -409,9 +409,9 @@ final class Scopes {
 
     enum Decision: Equatable {
         case send
-        /// It may be sent, as a probe of some scopes.
+        /// The notification may be sent, as a probe of some scopes.
         case probe
-        /// It waits for the narrowest scope that allows no probe now.
+        /// The notification waits for the narrowest scope that allows no probe now.
         case wait(ScopeKind)
     }
 

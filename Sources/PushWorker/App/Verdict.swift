@@ -6,8 +6,8 @@ package enum Verdict: Sendable, Equatable {
     case delivered
     /// The device token is invalid. `since`: the time given by APNs, in milliseconds since 1970.
     case tokenInvalid(reason: Reason, since: Int64?)
-    /// APNs reports the device token as bad. It also does that if the worker uses the wrong environment or topic, so answers about the
-    /// app's other tokens decide.
+    /// APNs reports the device token as bad, perhaps only because the worker uses the wrong environment or topic. Answers about the app's
+    /// other tokens decide.
     case tokenSuspect(reason: Reason)
     /// Retry after a growing pause, and spend an attempt. `isUncertain`: true if APNs may have accepted the notification already.
     case retry(reason: Reason, retryAfter: Int?, isUncertain: Bool)
@@ -15,15 +15,15 @@ package enum Verdict: Sendable, Equatable {
     case serverError(reason: Reason, retryAfter: Int?)
     /// Retry after a growing pause, like all other notifications for the device, and spend an attempt.
     case throttled(reason: Reason, retryAfter: Int?)
-    /// Resend at once on another connection, as if it had not been sent.
+    /// Resend the notification at once on another connection, as if it had not been sent.
     case resend(after: RequestFailure.Kind)
-    /// It lost its connection together with others, and may be the cause: resend at once, apart from most others. APNs may have accepted it
-    /// already.
+    /// The notification lost its connection together with others, and may be the cause: resend it at once, apart from most others. APNs may
+    /// have accepted it already.
     case resendApart(reason: Reason)
-    /// Its connection was stale: resend at once on another connection. APNs may have accepted it already.
+    /// The notification's connection was stale: resend it at once on another connection. APNs may have accepted it already.
     case resendUncertain(reason: Reason)
-    /// APNs refuses the connection: resend at once on a new connection, without spending an attempt. If APNs refuses that too, the
-    /// credential is at fault.
+    /// APNs refuses the connection: resend at once on a new connection, without spending an attempt. If APNs refuses the new connection
+    /// too, the credential is at fault.
     case retireConnection(reason: Reason)
     /// APNs refuses the credential, or a right of it: retry, at first on a new connection.
     case refused(reason: Reason)
@@ -38,7 +38,7 @@ package enum Verdict: Sendable, Equatable {
     case deferred(reason: Reason)
     /// A reason that this version does not know: retry a few times, minutes apart, and then end as a dead letter.
     case unknown(reason: Reason)
-    /// It will never be delivered.
+    /// The notification will never be delivered.
     case dead(reason: Reason)
 
     /// The source of a notification's topic. It decides what is at fault if APNs refuses the topic.
@@ -91,7 +91,7 @@ package enum Verdict: Sendable, Equatable {
         // The topic is the certificate's, and so the same for all notifications of the app.
         case .missingTopic, .invalidTopicSize:
             self = .misconfigured(reason: Reason(code, detail: "is the certificate right?"))
-        // The gateway also sends this for tokens of the other environment or of another app's certificate.
+        // The gateway also sends this status for tokens of the other environment or of another app's certificate.
         case .invalidToken: self = .tokenSuspect(reason: Reason(code))
         // The gateway does not know this frame type, so it would refuse all notifications.
         case .protocolError:

@@ -50,15 +50,15 @@ enum UnsentEnd {
     case dead(Reason)
     case expired
     case cancelled(JobCommands.Target, JobCommands.Command)
-    /// It returns after a delay in milliseconds, and spends no attempt.
+    /// The job returns to Redis for a delay in milliseconds, and spends no attempt.
     case deferred(Reason, delay: Int64)
-    /// It waits until a time in milliseconds of Redis' clock.
+    /// The job waits until a time in milliseconds of Redis' clock.
     case scheduled(until: Int64)
-    /// It is replaced by pieces with this number of tokens each.
+    /// The job is replaced by pieces with this number of tokens each.
     case split(size: Int)
-    /// It is dropped, because another job has reserved its id.
+    /// The job is dropped, because another job has reserved its id.
     case duplicate
-    /// It is dropped, because a job with this id, or a campaign with this name, has replaced it.
+    /// The job is dropped, because a job with this id, or a campaign with this name, has replaced it.
     case replaced(by: ByteBuffer)
 }
 
@@ -68,9 +68,9 @@ enum UnsentEnd {
 indirect enum Prerequisite {
     /// Redis must reserve the job's id, so that no other job with this id is sent.
     case reservation(Reservation, of: UnsentJob)
-    /// It must be the newest job of its key.
+    /// The job must be the newest job of its key.
     case newest(NewestJob, of: UnsentJob)
-    /// It needs a turn within a rate.
+    /// The job needs a turn within a rate.
     case turn(TurnQuestion, of: UnsentJob)
 }
 

@@ -64,7 +64,7 @@ package struct Hint: Equatable, Sendable {
         self.init(rule, "\(mistake)", subject: mistake.path)
     }
 
-    /// True if it is about the payload or the priority. A strict app refuses such a job.
+    /// True if the hint is about the payload or the priority. A strict app refuses a job with such a hint.
     var isOfPayload: Bool {
         switch rule {
         case .unknownPushType, .topicSuffix, .unknownMember, .ignoredMember, .time, .token: false
@@ -89,7 +89,7 @@ enum NotificationRules {
         var priority: UInt8?
         var isOnChannel = false
         var topic = Topic.app
-        /// The time of its sending, in seconds since 1970.
+        /// The time when the notification is sent, in seconds since 1970.
         var second: Int64 = 0
 
         /// The kind of notification, as the subject of a sentence.
@@ -97,7 +97,7 @@ enum NotificationRules {
             topic == .website ? "a notification for a website" : "a notification of push type \(pushType.name)"
         }
 
-        /// True if its payload is not an app's, so that the rules for apps do not apply.
+        /// True if the payload is not an app's, so that the rules for apps do not apply.
         var isOfNoApp: Bool { topic != .app && topic != .website && pushType != .mdm }
     }
 
@@ -231,8 +231,7 @@ enum NotificationRules {
     private static func members(_ facts: PayloadFacts, _ subject: Subject, hasTimestamp: Bool) -> Hint? {
         let row = subject.pushType.row
         var required = row.required
-        // A wrong event is reported as a wrong value. At the end, a Live Activity may keep its last state: Apple only recommends a final
-        // one.
+        // A wrong event is reported as a wrong value. A Live Activity may end with its last state: Apple only recommends a final state.
         if let event = facts.event, event != .end { required.formUnion(row.requiredUnlessEnded) }
         if facts.event == .start { required.formUnion(row.requiredToStart) }
         if hasTimestamp { required.remove(.timestamp) }
@@ -329,6 +328,6 @@ extension PayloadFacts.Members {
 
     fileprivate var only: PayloadMember? { all.count == 1 ? all[0] : nil }
 
-    /// Their names, in the order of the table.
+    /// The names of the members, in the order of the table.
     fileprivate var names: [String] { all.map { "`\($0.name)`" } }
 }

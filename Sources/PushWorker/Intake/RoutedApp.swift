@@ -11,7 +11,7 @@ final class RoutedApp {
     /// The environment recorded with invalid tokens.
     let environment: ByteBuffer
     let gateway: GatewayOptions?
-    /// The app's certificate; `nil` with signing keys. Also `nil` for the binary gateway, whose frames have no topic.
+    /// The app's certificate; `nil` with signing keys, and for the binary gateway, whose frames have no topic.
     private var certificate: APNSCertificate?
     /// All topics of the app, with all suffixes.
     private let topics: Set<ByteBuffer>

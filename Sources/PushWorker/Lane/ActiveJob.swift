@@ -16,18 +16,18 @@ struct ActiveJob: LinkedEntry {
     /// The notification of a job with one token, until it is submitted.
     var notification: Notification?
     var fanOut: FanOut?
-    /// The outcomes of its notifications; `nil` while there is nothing to record beyond a plain delivery.
+    /// The outcomes of the job's notifications; `nil` while there is nothing to record beyond a plain delivery.
     var tally: JobTally?
     var app = AppID(index: 0)
     var queue = QueueID(index: 0)
     var next = -1
     /// The time of the job's first sighting, in milliseconds of Redis' clock. Durations in the job start then.
     var firstSeen: Int64 = 0
-    /// The time of its arrival in its app's line.
+    /// The time when the job joined its app's line.
     var readySince = NIODeadline.distantPast
     /// The time of Redis' last answer that no newer job has its `replaces`; `distantFuture` for a job without `replaces`.
     var confirmedAt = NIODeadline.distantFuture
-    /// The start of its wait, in milliseconds of Redis' clock; -1 if the wait must not be measured.
+    /// The start of the job's wait, in milliseconds of Redis' clock; -1 if the wait must not be measured.
     var queuedSince: Int64 = -1
     /// The number of notifications that have not ended, unsubmitted ones included.
     var open = 0
@@ -41,17 +41,17 @@ struct ActiveJob: LinkedEntry {
     var isTraced = false
     var hasCampaign = false
     var isOnChannel = false
-    /// The scopes of its notifications, apart from those of its app; see ``ScopePlace``.
+    /// The scopes of the job's notifications, except the scopes of its app; see ``ScopePlace``.
     var groupScope: ScopeID = -1
     var addressScope: ScopeID = -1
     var jobScope: ScopeID = -1
     /// True if the job is a scope of its own.
     var hasManyTokens: Bool { jobScope >= 0 }
-    /// True until one of its notifications fails. A deferral is not a failure.
+    /// True until a notification of the job fails. A deferral is not a failure.
     var isFresh = true
-    /// Not `shared` if its notifications may have caused the loss of a connection.
+    /// Not `shared` if the job's notifications may have caused the loss of a connection.
     var isolation = Isolation.shared
-    /// True if a drain left a notification of it unsent. The job is then released instead of settled.
+    /// True if a drain left a notification of the job unsent. The job is then released instead of settled.
     var isAbandoned = false
     var series: UInt32 = 0
 
@@ -114,21 +114,21 @@ struct InFlight: LinkedEntry {
     var next = -1
     /// The device token; `nil` if the job has only one.
     var deviceToken: DeviceToken?
-    /// The time of the signature of its request's provider token, in seconds since 1970.
+    /// The time of the signature of the request's provider token, in seconds since 1970.
     var providerTokenIssuedAt: Int64 = 0
-    /// The index of the signing key of its request.
+    /// The index of the request's signing key.
     var key: UInt8 = 0
     /// The number of resends that spent no attempt.
     var resends: UInt8 = 0
     var probed: ScopeSet = []
-    /// True if it was refused, and is sent again on a separate connection.
+    /// True if the notification was refused, and is sent again on a separate connection.
     var isSecondTry = false
-    /// True if it is sent again although APNs may have accepted it.
+    /// True if the notification is sent again although APNs may have accepted it.
     var mayBeAccepted = false
-    /// True if it has failed since its job was claimed, and is sent again.
+    /// True if the notification has failed since its job was claimed, and is sent again.
     var hasFailed = false
     var isolation = Isolation.shared
-    /// The time of its submission; see ``LaneMetrics/time()``.
+    /// The time of the submission; see ``LaneMetrics/time()``.
     var submittedAt: UInt32 = 0
 }
 
@@ -165,11 +165,10 @@ final class JobTally {
         mayBeDelivered || possibleDuplicates > 0 || postponed.count > 1 || fates.contains(.ended(.delivered))
             || fates.contains(.ended(.dropped))
     }
-    /// True if the ledger limits how long its outcomes remain unwritten.
+    /// True if the ledger limits how long the outcomes remain unwritten.
     var isWatched = false
 
-    /// The maximum number of groups of postponed notifications with similar delays. Further notifications join the group with the nearest
-    /// delay.
+    /// The maximum number of groups of postponed notifications. Further notifications join the group with the nearest delay.
     private static let maximumGroups = 8
 
     private struct Fates: OptionSet {
@@ -218,7 +217,7 @@ final class JobTally {
         var recipients: Recipients
         let reason: Reason
         let status: Int?
-        /// The longest delay among them, in milliseconds.
+        /// The longest delay of the notifications, in milliseconds.
         var delay: Int64
         let kind: Postponement
         let attempt: Settlement.AttemptRule
@@ -231,7 +230,7 @@ final class JobTally {
                 && reason.code == other.reason.code
         }
 
-        /// A class of delays that differ by less than a second or, for longer ones, by less than half.
+        /// The class of the delay. Delays of a class differ by less than a second or, from a second on, by less than half.
         fileprivate var delayClass: Int { delay < 1000 ? 0 : Int(2 * log2(Double(delay) / 1000)) + 1 }
 
         fileprivate mutating func add(_ other: Postponed) {

@@ -57,7 +57,7 @@ struct FleetStore {
     let throttledTokens: any ThrottledTokenStore
     let providerTokens: any ProviderTokenStore
     let invalidTokens: any InvalidTokenStore
-    /// Keeps the process's filter up to date. Only the first lane has one.
+    /// Keeps the process's filter of invalid tokens up to date. Only the first lane has a keeper.
     var filterKeeper: TokenFilterKeeper?
 
     /// True while Redis can be reached.

@@ -7,7 +7,7 @@ import Telemetry
 enum LaneState {
     case starting
     case running
-    /// It claims no jobs until an operator resumes it. Everything else continues.
+    /// The lane claims no jobs until an operator resumes it. Everything else continues.
     case quiet
     case draining(Drain)
     case stopped
@@ -44,7 +44,7 @@ final class SoonTask {
 final class LaneContext {
     /// The lane's calls to the worker and its other lanes, made on this lane's event loop.
     struct Callbacks {
-        /// Called with an operator's command to the worker, possibly many times with the same one.
+        /// Called with an operator's command to the worker, possibly many times with the same command.
         var command: @Sendable (WorkerCommand) -> Void = { _ in }
         /// Called when more jobs wait than this lane can claim.
         var backlog: @Sendable (_ queue: QueueID) -> Void = { _ in }

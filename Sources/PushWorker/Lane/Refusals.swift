@@ -1,8 +1,8 @@
 import Logging
 import PushQueue
 
-/// The kinds of requests that a reachable Redis refuses now, for example because it is read-only, busy or out of memory, a key has another
-/// type, or a right is missing. A refusal ends when a request of its kind gets another answer.
+/// The kinds of requests that a reachable Redis refuses now. It may be read-only, busy or out of memory, a key may have another type, or a
+/// right may be missing. A refusal ends when a request of its kind gets another answer.
 final class Refusals<Request: Hashable> {
     private let lane: LaneContext
     private let logger: Logger

@@ -19,14 +19,14 @@ struct EndedJob {
     let claim: ClaimID
     /// The job's first claim on this lane.
     let firstClaim: ClaimID
-    /// The generation of the queue's lease when it was claimed.
+    /// The generation of the queue's lease when the job was claimed.
     let generation: Int
     let app: String?
-    /// The group that its failures are compared with if it has no campaign.
+    /// The group that the job's failures are compared with if the job has no campaign.
     let group: DeliveryGroup
-    /// The time of its first sighting, in milliseconds of Redis' clock.
+    /// The time of the job's first sighting, in milliseconds of Redis' clock.
     let firstSeen: Int64
-    /// The number of attempts to send it.
+    /// The number of attempts to send the job.
     let attempts: Int
     /// The range of the producer's bytes in the claimed job.
     let original: Range<Int>
@@ -41,8 +41,7 @@ struct EndedJob {
     /// - Parameters:
     ///   - app: the name of its app.
     ///   - pushType: the push type of its notifications.
-    /// - Returns: `nil` if its body can't be decoded. That is not expected, because it was decoded when it was claimed. The claim is left
-    ///   to be recovered.
+    /// - Returns: `nil` if the job can't be decoded, although it was decoded when it was claimed. The claim is then left to be recovered.
     init?(_ active: ActiveJob, app: String, pushType: String) {
         guard let job = active.job, let tally = active.tally else { return nil }
         self.job = job

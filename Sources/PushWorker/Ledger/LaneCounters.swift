@@ -8,7 +8,7 @@ package struct LaneCounters: Sendable, Equatable {
     package var retried = 0
     /// Notifications that were returned to Redis and spent no attempt.
     package var deferred = 0
-    /// Notifications that were postponed until their job's time.
+    /// Notifications that were postponed until the `send_at` of their job.
     package var scheduled = 0
     package var claimedJobs = 0
     /// Submitted requests, including resends.

@@ -24,7 +24,7 @@ final class Ledger {
     private static let tokensBatch = 2000
     /// The lane claims no more jobs of the queue while this number of settlements is unconfirmed.
     private static let maximumUnconfirmed = 10_000
-    /// The same limit in bytes, because settlements of jobs with many retried tokens are large.
+    /// The lane claims no more jobs while unconfirmed settlements have this many bytes. Many retried tokens make a settlement large.
     private static let maximumUnconfirmedSize = 64 << 20
     /// The interval between settlements that include the lane's counts for the history.
     private static let countsInterval = TimeAmount.seconds(1)
@@ -126,7 +126,7 @@ final class Ledger {
             tally.add(.delivered)
             if lane.jobs[id].hasCampaign, let time = latency(of: id) { tally.record(latency: time) }
         case .invalidToken, .expired, .dropped, .suppressed: tally(of: id).add(outcome)
-        // ``recordCancelled(_:of:_:_:)`` keeps or discards it, as the command says.
+        // ``recordCancelled(_:of:_:_:)`` keeps or discards the notification, as the command says.
         case .cancelled: break
         case .dead:
             guard let reason else { return }

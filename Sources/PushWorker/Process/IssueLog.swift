@@ -18,7 +18,7 @@ struct OngoingIssues {
         var event = ""
         /// The parts that have the problem.
         var sources: Set<String> = []
-        /// The variants that have been logged since it began.
+        /// The variants that have been logged since the problem began.
         var loggedForms: Set<String> = []
         var loggedAt: NIODeadline?
         /// The number of reports since the last line.

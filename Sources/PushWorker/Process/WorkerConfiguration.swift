@@ -50,7 +50,7 @@ package struct WorkerConfiguration: Sendable {
 
 package struct QueueConfiguration: Sendable {
     package var keys: QueueKeys
-    /// Its share of the worker in relation to other queues while all have jobs; 1 to 1000.
+    /// The queue's share of the worker in relation to other queues while all have jobs; 1 to 1000.
     package var weight: Int
 
     package var format = JobFormat.native

@@ -114,7 +114,7 @@ struct ClaimWindow {
         return claim
     }
 
-    /// Returns a claim of no jobs, which only renews the lease. Also used while a claim in doubt can't be repeated.
+    /// Returns a claim of no jobs, which only renews the lease, for example while a claim in doubt can't be repeated.
     mutating func renewal(now: NIODeadline) -> Claim? {
         guard inFlight == nil else { return nil }
         askedAt = now

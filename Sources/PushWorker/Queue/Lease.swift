@@ -19,7 +19,7 @@ struct Lease {
     private let length: TimeAmount
     private let idleLength: TimeAmount
     private let steadyTime: TimeAmount
-    /// A longer time between two renewals is a gap. It is below the lease, because other lanes may lose theirs in a longer outage.
+    /// A longer time between two renewals is a gap. This limit is below the lease, because other lanes may lose theirs in a longer outage.
     private let longestGap: TimeAmount
     /// The time of the last request that renews the lease.
     private(set) var requestedAt = NIODeadline.distantPast

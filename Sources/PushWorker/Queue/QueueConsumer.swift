@@ -258,8 +258,8 @@ final class QueueConsumer {
         listClaims()
     }
 
-    /// Lists the lane's claims. Redis answers this and the settlements in the order of their requests, so a claim whose settlement was sent
-    /// before is not mistaken for a forgotten one.
+    /// Lists the lane's claims. Redis answers in the order of requests. So a claim whose settlement was sent before the listing is not
+    /// mistaken for a forgotten claim.
     private func listClaims() {
         guard link.window.hasJoined else { return }
         listedAt = lane.now

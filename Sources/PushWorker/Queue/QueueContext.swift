@@ -20,7 +20,7 @@ final class QueueContext {
     var configuration = ConfigurationDigest(routing: [], rules: [])
     /// The other configurations of living workers, at the time of the last claim with jobs.
     var otherConfigurations: Set<ConfigurationDigest> = []
-    /// The operators' commands about its jobs.
+    /// The operators' commands about the queue's jobs.
     var commands = JobCommands() {
         didSet { hasCommands = !commands.isEmpty }
     }

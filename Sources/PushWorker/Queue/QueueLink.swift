@@ -10,7 +10,7 @@ final class QueueLink {
         case newest = "questions about the newest jobs"
         case waits = "waits for jobs"
         case turns = "turns within limited rates"
-        /// All queues have the same set.
+        /// All queues share one set of invalid tokens.
         case invalidTokens = "invalid tokens"
     }
 

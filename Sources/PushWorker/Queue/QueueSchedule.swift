@@ -6,9 +6,9 @@
 struct QueueSchedule {
     enum Availability {
         case ready
-        /// The reply to its claim is awaited.
+        /// The reply to the queue's claim is awaited.
         case asked
-        /// It had no jobs when it was asked, or its Redis is unreachable.
+        /// The queue had no jobs when it was asked, or its Redis is unreachable.
         case unavailable
     }
 

@@ -188,14 +188,14 @@ struct FixedGenerator: RandomNumberGenerator {
 /// notifications despite its capacity, and connect late.
 final class FakeTransport: Transport {
     var delegate: (any TransportDelegate)?
-    /// The free streams of its shared connections.
+    /// The free streams of the shared connections.
     var streams = 100
-    /// The free streams of its isolated connections. None before they are requested.
+    /// The free streams of isolated connections; none before a connection is requested.
     var isolatedStreams: [Isolation: Int] = [:]
     /// The number of streams of a new isolated connection; 0 if none can be made.
     var isolatedLimits: [Isolation: Int] = [.withFew: 4, .alone: 1]
     var usableConnections = 1
-    /// True if it has no connection until one is requested. See ``goDormant()``.
+    /// True if the transport has no connection until one is requested. See ``goDormant()``.
     private(set) var isDormant = false
     /// The number of submissions to refuse despite the capacity, as if the end of a connection were not reported yet.
     var refusals = 0
@@ -228,7 +228,7 @@ final class FakeTransport: Transport {
 
     var tokens: [String] { sent.map { String(buffer: $0.deviceToken.hex) } }
 
-    /// Closes its only connection. Another is opened on request.
+    /// Closes the only connection. Another is opened on request.
     func goDormant() { (usableConnections, isDormant) = (0, true) }
 
     func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {

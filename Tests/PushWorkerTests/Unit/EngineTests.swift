@@ -848,7 +848,7 @@ struct EngineTests {
         fleet.resharding = nil
         scene.run(.seconds(1))
         #expect(scene.transport.sent.count == 1 && scene.lane.observer.problems.isEmpty)
-        // A lane that has a lease keeps it and works, because the operator may have overlooked it.
+        // A lane that has a lease keeps it and works, because the operator may have overlooked the lane.
         fleet.resharding = TokenDivision(shards: 16, incomplete: 1, since: 6)
         scene.pushOne(token: "cd")
         #expect(scene.transport.sent.count == 2)

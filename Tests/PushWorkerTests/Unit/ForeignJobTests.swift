@@ -11,7 +11,7 @@ import Testing
 @Suite("Jobs written for other programs")
 struct ForeignJobTests {
     enum Verdict: String, Decodable {
-        /// It is sent as its producer meant it, without a hint.
+        /// The job is sent as its producer meant it, without a hint.
         case sent
         case told
         case refused
@@ -25,7 +25,7 @@ struct ForeignJobTests {
         /// A part of the hint or refusal.
         let words: String?
         private let formatName: String?
-        /// The ID that its dead letter must have.
+        /// The ID that the job's dead letter must have.
         let id: String?
 
         /// The job with a whole token.

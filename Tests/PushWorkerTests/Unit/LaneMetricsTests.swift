@@ -133,8 +133,7 @@ struct ReasonLabelTests {
         let root = URL(filePath: #filePath).deletingLastPathComponent()
             .appending(path: "../../../Sources/PushQueue/Scripts")
         let paths = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
-        // A string of one word with capital and small letters is a code, except the text of `dead list` for a body that is not a dead
-        // letter.
+        // A string of one word with capital and small letters is a code, except one text of `dead list`.
         var found: Set<String> = []
         for case let file as URL in paths where file.pathExtension == "lua" {
             for match in try String(contentsOf: file, encoding: .utf8).matches(of: /'([A-Z][a-z]+[A-Za-z]*)'/) {
