@@ -762,7 +762,7 @@ final class AppSender: GatewayDelegate {
     private func deferIsolated(now: NIODeadline) {
         let patience = Gate.patience + transport.confirmationTime
         guard line.isolatedCount > 0, now - line.isolatedMoved > patience else { return }
-        let reason = Reason(RequestFailure.lostWithOthers("its next connection is not ready yet"))
+        let reason = Reason(RequestFailure.lostWithOthers("the next connection is not ready yet"))
         filterResends { flight in
             guard inFlight[flight].isolation != .shared else { return false }
             deferResend(flight, reason, delay: lane.random(in: 2000...10_000))
@@ -1250,7 +1250,7 @@ final class AppSender: GatewayDelegate {
             if !lacksIDs, result.lacksID { logMissingID() }
             if inFlight[flight].isSecondTry {
                 // The older connections are at fault, because APNs accepted the refused request on a younger one.
-                transport.retireConnections(reason: "APNs refuses requests on it")
+                transport.retireConnections(reason: "APNs refuses requests on this connection")
             }
             if !fleet.throttles.isEmpty {
                 fleet.throttles.recordEnd(token(of: flight), now: queue(of: id).now)
@@ -1558,7 +1558,7 @@ final class AppSender: GatewayDelegate {
         case .unknown(let reason):
             lane.logThrottled(
                 .error, "unknown_reason",
-                "unknown reason from APNs; its notifications are tried up to three times",
+                "APNs gave an unknown reason; notifications with this reason are tried up to three times",
                 kind: "unknown reason \(name) \(reason.code.text)",
                 metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) {
                     $1

@@ -226,7 +226,7 @@ extension Disposition.Facts {
         case .held:
             let count = job.envelope.attempt
             guard count < min(Disposition.rareAttempts, maximumAttempts) else {
-                let detail = "for most tokens of its campaign, or of its topic; other tokens are accepted"
+                let detail = "APNs gives this reason for most tokens of the campaign or topic, and accepts other tokens"
                 return Disposition(.end(.dead, Reason(reason.code, detail: detail)))
             }
             // The first retry comes soon: a list may begin with bad tokens, and its next tokens soon show that the configuration is right.

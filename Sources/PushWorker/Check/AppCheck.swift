@@ -190,8 +190,9 @@ enum CredentialAdvice {
     /// - Parameter reason: the code of its last failure.
     static func text(of scope: ScopeRecord.Scope, _ reason: String, now: Int64) -> String {
         switch scope {
-        case .job, .campaign: "Cancel it, or look at one of its jobs"
-        case .topic, .app: "Check its topic and environment"
+        case .job: "Look at the job, or cancel it"
+        case .campaign: "Look at one of its jobs, or cancel the campaign"
+        case .topic, .app: "Check the topic and the environment of the app"
         case .credential: text(APNSReason(rawValue: reason), now: now)
         case .endpoint: "Check Apple's status page, and any proxy between this host and APNs"
         }

@@ -25,7 +25,7 @@ struct JobExplanation {
         if let collapseID = first.collapseID, gateway == nil, job.channel == nil {
             let source = job.collapseID != nil ? "" : ", derived from its id (`collapse_duplicates`)"
             facts.append(
-                "collapse id \(String(buffer: collapseID))\(source): a device shows only the last notification with it")
+                "collapse id \(String(buffer: collapseID))\(source): only the last notification with this id is shown")
         }
         if let key = job.replaces {
             let id = job.id.map { "“\(String(buffer: job.text($0)))”" } ?? "its ID"
@@ -33,7 +33,7 @@ struct JobExplanation {
                 "it is sent only while it is the newest job of its key \(String(buffer: job.text(key))) (`replaces`): "
                     + (job.sendAt == nil
                         ? "while newest:\(String(buffer: job.text(key))) in its queue holds \(id), or nothing"
-                        : "from its `send_at` until another takes its place"))
+                        : "from its `send_at` until another job takes its place"))
         }
         return facts
     }
@@ -87,7 +87,7 @@ struct JobExplanation {
         let devices = job.channel != nil ? "the channel" : count == 1 ? "1 device" : "\(count) devices"
         guard !isAssumed else { return "it would be sent to \(devices), if a worker has an app for it" }
         let why =
-            job.app != nil ? "which its `app` names" : isOnlyApp ? "the only one" : "which is the one with its `topic`"
+            job.app != nil ? "which its `app` names" : isOnlyApp ? "the only one" : "which has its `topic`"
         return "it would be sent to \(devices) through the app \(app.name) (\(app.endpoint)), \(why)\(builds)"
     }
 

@@ -42,7 +42,7 @@ final class HintLog {
             case .unknownPushType: (.notice, "unknown_push_type", "sent an unknown push type under the job's topic")
             case _ where hint.isOfPayload:
                 (.warning, "payload_hint", "sent a notification that violates a requirement of Apple: \(hint.detail)")
-            default: (.warning, "job_hint", "sent a job that is perhaps not as it was meant: \(hint.detail)")
+            default: (.warning, "job_hint", "sent a job with a probable mistake: \(hint.detail)")
             }
         lane.logThrottled(
             level, event, message, kind: "\(hint.rule.rawValue) \(name) \(hint.subject)",

@@ -62,8 +62,8 @@ struct JobRouter {
             let app = apps[index].configuration
             throw Reason(
                 .unknownApp,
-                detail: "the job is for \(said), and the app \(app.name) is for \(app.environment); correct its "
-                    + "`environment`, or configure an app for it")
+                detail: "the job is for \(said), and the app \(app.name) is for \(app.environment); correct the "
+                    + "job's `environment`, or configure an app for the job")
         }
         return fitting
     }

@@ -209,7 +209,7 @@ enum NotificationRules {
     ) throws(Reason) {
         if facts.hasWideScore, subject.pushType != .liveactivity {
             try report(
-                Hint(.relevanceScore, "`aps.relevance-score` must be from 0 to 1, except that of a Live Activity"))
+                Hint(.relevanceScore, "`aps.relevance-score` must be from 0 to 1, except for a Live Activity"))
         }
         if let hint = members(facts, subject, hasTimestamp: hasTimestamp) { return try report(hint) }
         switch subject.pushType {
@@ -309,10 +309,10 @@ enum NotificationRules {
                 switch clock {
                 case .ahead where facts.event != .end && time < subject.second: "has passed: no device shows the update"
                 case .now(let hours) where time < subject.second - hours * 3600:
-                    "is over \(hours) hours old; write the current time, or a device ignores what is older than the last "
-                        + "update"
+                    "is over \(hours) hours old; write the current time, because devices ignore updates that are "
+                        + "older than the last one"
                 case .now where time > subject.second + Job.clockTolerance / 1000:
-                    "is in the future: a device ignores later updates with an earlier one"
+                    "is in the future: devices ignore later updates with an earlier time"
                 default: nil
                 }
             if let why { return Hint(.payloadTime, "its `\(member.name)` \(why)", subject: "\(member.name)") }

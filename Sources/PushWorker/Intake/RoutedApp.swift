@@ -213,7 +213,7 @@ final class RoutedApp {
             throw Reason(
                 APNSReason.invalidPushType,
                 detail:
-                    "the job's `push_type` is not one of \(known); others are sent only if the job has a full `topic`")
+                    "the job's `push_type` is not one of \(known); another type needs a full `topic` in the job")
         }
         try report(
             .init(
@@ -249,7 +249,7 @@ extension RoutedApp {
             isTwice
                 ? "its `topic` has the ending \(suffix) twice"
                 // The topic had the suffix in another spelling, and the suffix was added.
-                : "its `topic` has another spelling of \(suffix), which was added to it; write it in lower case")
+                : "its `topic` ends in another spelling of \(suffix), so \(suffix) was added; use lower case")
     }
 }
 

@@ -225,7 +225,7 @@ final class LaneContext {
             logOngoing(
                 kind == .endpoint || kind == .credential ? .error : .warning, "scope_slow",
                 """
-                nearly everything of the \(kind.rawValue) \(name) fails; its jobs wait, and one notification at a time is sent. \
+                nearly all notifications of the \(kind.rawValue) \(name) fail; its jobs wait, and one notification at a time is sent. \
                 \(CredentialAdvice.text(of: kind, record.reason, now: wallClock()))
                 """, of: subject, metadata: metadata)
         }

@@ -90,7 +90,7 @@ actor MetricsCollector {
         guard !hasLoggedDropped else { return }
         hasLoggedDropped = true
         logger.warning(
-            "too many metric series; omitting new ones",
+            "too many metric series; new series are omitted",
             metadata: ["event": "metric_series_dropped", "count": "\(page.dropped)"])
     }
 

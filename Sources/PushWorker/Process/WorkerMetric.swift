@@ -56,8 +56,8 @@ enum WorkerMetric {
         "Spans of traced jobs that were not exported, because there were too many or the collector refused them.")
     static let outcomes = metric(
         "outcomes_total", .counter, ["app", "outcome"],
-        "Notifications by app and outcome. Each series begins with 0 when the worker starts, so the first ones of an app show "
-            + "in rates.")
+        "Notifications by app and outcome. Each series begins with 0 when the worker starts, so the first notifications of an "
+            + "app show in rates.")
     static let droppedSeries = metric(
         "metric_series_dropped_total", .counter, "Series omitted because there are too many.")
 
@@ -99,36 +99,37 @@ enum WorkerMetric {
 
     static let leaseAge = metric(
         "lease_age_seconds", .gauge, ["queue", "lane"],
-        "Seconds since Redis last confirmed the lane's lease on the queue. At lease_seconds others reclaim its jobs.")
+        "Seconds since Redis last confirmed the lane's lease on the queue. At lease_seconds, other lanes reclaim its jobs."
+    )
     static let leaseLength = metric(
         "lease_seconds", .gauge, "Length of a lease that is not renewed.")
     static let settlements = metric(
         "settlements_waiting", .gauge, ["queue"], "Finished jobs whose settlement Redis has not confirmed.")
     static let settlementBytes = metric(
-        "settlements_waiting_bytes", .gauge, ["queue"], "Memory held by those settlements.")
+        "settlements_waiting_bytes", .gauge, ["queue"], "Memory held by settlements that Redis has not confirmed.")
     static let redisUp = metric(
         "redis_up", .gauge, ["queue"], "1 while all lanes are connected to the queue's Redis.")
     static let queueJobs = metric(
         "queue_jobs", .gauge, ["queue", "state"],
-        "Jobs in Redis: waiting, scheduled (and deferred ones), retrying (after a failure), claimed (by any worker), dead. The "
-            + "same from every worker: use max over instances, not sum.")
+        "Jobs in Redis: waiting, scheduled (and deferred ones), retrying (after a failure), claimed (by any worker), dead. Every "
+            + "worker shows the same value: use max over instances, not sum.")
     static let deadLetterBytes = metric(
         "dead_letters_bytes", .gauge, ["queue"],
         "Total size of the queue's dead letters in Redis, without its overhead.")
     static let queueOldest = metric(
         "queue_oldest_seconds", .gauge, ["queue"],
-        "Age of the job at the head of the queue, from its enqueued_at or from the first time this worker saw it there; or "
-            + "the time by which the oldest retry, or scheduled or deferred job, is overdue, if longer.")
+        "Age of the job at the head of the queue, from its enqueued_at or from the first time this worker saw it there. If "
+            + "a retry, a scheduled job or a deferred job has been overdue for longer, that time.")
     static let queuePaused = metric("queue_paused", .gauge, ["queue"], "1 while the queue is paused.")
     static let campaignsStopped = metric(
         "campaigns_stopped", .gauge, ["queue"],
-        "Campaigns that their guards have paused. The same from every worker.")
+        "Campaigns that their guards have paused. Every worker shows the same value.")
     static let invalidTokens = metric(
         "invalid_tokens", .gauge, "Device tokens in the set of invalid tokens.")
 
     static let redisMemoryUsed = metric(
         "redis_memory_used_bytes", .gauge, ["server"],
-        "Memory of a Redis server that counts against its limit. The same from every worker.")
+        "Memory of a Redis server that counts against its limit. Every worker shows the same value.")
     static let redisMemoryMaximum = metric(
         "redis_memory_max_bytes", .gauge, ["server"], "maxmemory of a Redis server; absent without a limit.")
     static let redisWritesRefused = metric(

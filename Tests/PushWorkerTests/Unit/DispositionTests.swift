@@ -52,7 +52,7 @@ struct DispositionTests {
     private static let gatewayError = Verdict.retry(reason: "ProcessingError", retryAfter: nil, isUncertain: false)
     private static let heldReason = Reason(
         Reason("BadDeviceToken").code,
-        detail: "for most tokens of its campaign, or of its topic; other tokens are accepted")
+        detail: "APNs gives this reason for most tokens of the campaign or topic, and accepts other tokens")
 
     private static let marked = Disposition(.markInvalid("BadDeviceToken", since: nil))
 
