@@ -14,7 +14,7 @@ extension Array where Element: Sendable {
 }
 
 extension Array {
-    /// Divides it into parts of a size; the last one can be smaller.
+    /// Divides the collection into parts of `size` elements. The last part can be smaller.
     func batches(of size: Int) -> [[Element]] {
         stride(from: 0, to: count, by: size).map { Array(self[$0...].prefix(size)) }
     }

@@ -12,8 +12,8 @@ package struct Fields: Sendable {
     /// The names of fields that a JSON object has as `true` or `false`.
     private var booleans: Set<String> = []
 
-    /// - Parameter refusesEmpty: true if an empty value is a mistake, such as a variable without a value in a script. The
-    ///   forms of pages have an empty value for each field that the operator did not fill in.
+    /// - Parameter refusesEmpty: true to refuse empty values, such as those of an unset variable in a script. The forms of pages need
+    ///   false: they have an empty value for each field that the operator did not fill in.
     package init(
         _ fields: [(name: String, value: String)] = [], refusesEmpty: Bool = false, booleans: Set<String> = []
     ) {
@@ -126,7 +126,7 @@ package struct Field: Sendable {
     package let name: String
     package let kind: Kind
     package let isRequired: Bool
-    /// The help of its flag, and its description in the API. Empty if no filter has the field, but only a ``Change``.
+    /// The help of the field's flag, and the field's description in the API. Empty for a field that only a ``Change`` has.
     package let meaning: String
     /// The allowed values; empty if all are.
     package let words: [String]
@@ -138,7 +138,7 @@ package struct Field: Sendable {
     }
 
     /// Returns the fields `since` and `until`.
-    /// - Parameter things: the things that are in it, such as `Jobs`.
+    /// - Parameter things: the things in the range, such as `Jobs`.
     package static func range(_ things: String, _ by: String = "") -> [Field] {
         [
             Field("since", .text, "\(things) since \(Fields.timeForm)\(by)."),

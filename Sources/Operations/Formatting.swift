@@ -113,7 +113,7 @@ package enum Words {
 
 /// Encodes values as a line of JSON.
 package enum JSONLine {
-    /// - Parameter keys: the names of members without explicit names.
+    /// - Parameter keys: the spelling of the members' names.
     package static func text(
         _ value: some Encodable, keys: JSONEncoder.KeyEncodingStrategy = .useDefaultKeys
     ) throws -> String {
@@ -140,8 +140,8 @@ package enum JSONLine {
         json.writeString(text)
     }
 
-    /// Replaces the characters that could mislead the reader of a terminal by JSON escapes. The value stays the same, because JSON has such
-    /// characters only in strings.
+    /// Escapes the characters that could mislead the reader of a terminal. The value stays the same, because JSON has such characters only
+    /// in strings.
     package static func escaped(_ json: String) -> String {
         guard json.utf8.contains(where: { $0 >= 0x7F }) else { return json }
         var text = String.UnicodeScalarView()

@@ -10,7 +10,7 @@ extension RedisServerError {
     /// True if the same command may succeed later.
     package var isTemporary: Bool { Self.temporary.contains(prefix) }
 
-    /// True if a script refused a cursor that none of its replies had. Its error then has the code `CURSOR` after the script's name.
+    /// True if a script refused a cursor that it never returned. The error then has the code `CURSOR` after the script's name.
     package var refusesCursor: Bool { message.contains(": CURSOR ") }
 }
 

@@ -9,8 +9,8 @@ package enum TokenText {
     /// The minimum number of digits of a whole token.
     package static let wholeDigits = 64
 
-    /// Returns the tokens of a text, as they are written: one per line, and several on a line if white space divides whole tokens, or
-    /// if they are written as `<abababab abababab …>`.
+    /// Returns the tokens of a text, unchanged. A line has one token, unless white space divides whole tokens or each token is written as
+    /// `<abababab abababab …>`.
     package static func divided(_ text: String) -> [String] {
         text.split(whereSeparator: \.isNewline).flatMap { line -> [Substring] in
             let words = line.split(whereSeparator: \.isWhitespace)

@@ -78,7 +78,7 @@ struct AuditLogTests {
         let long = String(repeating: token, count: 20)
         let other = AuditEntry(.testSend, hidden, by: long, detail: "", via: .cli)
         #expect(other.subject == "0a1B2c3D…" && other.by == "0a1B2c3D…" && other.detail == nil)
-        // In the alphabet for URLs.
+        // A token in the base64 alphabet for URLs.
         let forURLs = AuditEntry(.cancelJobs, "match=q83vEjRWeJCrze8S-FZ4kKvN_xI0VniQq83vEjRWeJA", by: "a", via: .web)
         #expect(forURLs.subject == "match=q83vEjRW…")
         // A text that is not a token stays readable.

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Operations
 
-/// The sums of a campaign under changes of operators.
+/// The sums of a campaign after changes by operators.
 @Suite("The account of a campaign")
 struct CampaignAccountTests {
     private var scene: OperatorScene { SceneScope.scene }
@@ -85,7 +85,7 @@ struct CampaignAccountTests {
         _ = try await scene.desk().perform(cancel)
         #expect(try await Self.counts(scene).finishedAt != nil)
         #expect(try Self.finished(scene) == 1)
-        // After another requeue it has not finished, and its second end is not reported again.
+        // After another requeue the campaign is unfinished, and its second end is not reported.
         _ = try await scene.desk().perform(undo)
         let counts = try await Self.counts(scene)
         #expect(counts.finishedAt == nil && counts.left == 3)

@@ -295,7 +295,7 @@ struct CampaignSendTests {
         }
         #expect(try mistake(nil).contains("--canary needs --stop-if"))
         #expect(try mistake(30) == "")
-        // (31 + 3·√31) of 245.
+        // 19.5 % is (31 + 3·√31) of 245.
         #expect(try mistake(31).contains("30 tokens of this list"))
         #expect(try mistake(31).contains("pass --canary 19.5%, or --min 30 or less"))
         #expect(try mistake(1000).contains("pass --min 30 or less"))

@@ -74,7 +74,7 @@ struct ChangeTests {
         let desk = try scene.desk("a", "b")
         let plan = try await desk.plan(change)
         #expect(plan.parts.map(\.count) == [8, 3])
-        // At this rate it takes two seconds. Then all dead letters are older than three seconds.
+        // The change takes two seconds at this rate. Then all dead letters are older than three seconds.
         #expect(try await desk.apply(change, plan).parts.map(\.count) == [8, 3])
     }
 
@@ -94,12 +94,12 @@ struct ChangeTests {
         let cancelled = try await desk.apply(Self.jobs(.cancel, ["campaign": "spring"]), plan)
         #expect(cancelled.count == 3 && cancelled.sentence == "cancelled 3 jobs of queue sk (3 waiting)")
         #expect(try scene.run("LLEN", "queue:sk").number == 0)
-        // They return to the end of the list that the workers read.
+        // The jobs return to the end of the list that the workers read.
         let requeue = try DeadLettersChange(.requeue, ["reason": "Cancelled"], now: Self.now)
         _ = try await desk.perform(requeue)
         #expect(try scene.run("LLEN", "queue:sk").number == 3)
         #expect(try scene.run("EXISTS", "push:{sk}:jobs").number == 0)
-        // The limits are those of the workers, too.
+        // The limits are those of the workers.
         #expect(try await scene.fleet.queue(QueueKeys(queue: "sk")).limits.maximumDeadLetters == 7)
     }
 

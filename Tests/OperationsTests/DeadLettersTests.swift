@@ -76,7 +76,7 @@ struct DeadLettersTests {
         "a page reads 100 dead letters or a quarter of a mebibyte, and all pages together read each dead letter once",
         arguments: [true, false])
     func pages(newestFirst: Bool) async throws {
-        // Most have the same millisecond, because a batch of settlements writes them.
+        // Most dead letters have the same millisecond, because a batch of settlements writes them.
         for number in 0..<1100 {
             let later = max(0, number - 1000)
             try queue.bury(.numbered(number), at: Int64(5000 + later))

@@ -158,7 +158,7 @@ struct FeedbackMarkTests {
             try await withInvalidTokens(queue.client.topology, queue.sharedKeys) { writer in
                 let none = try await writer.mark([])
                 #expect(none.isEmpty)
-                // No replica is in step.
+                // No replica is in sync.
                 try queue.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
                 let failure = await #expect(throws: QueueFailure.self) { try await writer.mark([]) }
                 #expect(failure?.mayPass == true && failure?.description.contains("NOREPLICAS") == true)

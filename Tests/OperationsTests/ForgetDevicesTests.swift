@@ -43,10 +43,10 @@ struct ForgetDevicesTests {
         "push:{default}:minute:<minute>": false,
         "push:{shared}:invalid-tokens": true, "push:{shared}:registrations": true,
         "push:{shared}:throttled-tokens": true, "push:{shared}:invalid-tokens:changes": true,
-        // It has a part of a hash of the token. The details of a token are removed with the token.
+        // The name has a part of a hash of the token. The details of a token are removed with the token.
         "push:{shared}:invalid-tokens:details:<part>": false,
         "push:{shared}:invalid-tokens:facts": false, "push:{shared}:invalid-tokens:division": false,
-        // It masks tokens, and has a hash of forgotten tokens.
+        // The audit log masks tokens, and has a hash of forgotten tokens.
         "push:{shared}:audit": false,
         "push:{shared}:apps:<app>:paused": false, "push:{shared}:apps:<app>:resumed": false,
         "push:{shared}:apps:<app>:rate": false,
@@ -265,7 +265,7 @@ struct ForgetDevicesTests {
             let first = try await scene.desk().perform(Self.change(Self.token))
             #expect(first.error?.contains("1 job about a device is still claimed") == true, "\(first)")
             #expect(try await scene.audit().first?.hasPrefix("forget_devices failed") == true)
-            // The worker puts it back while the change waits.
+            // The worker puts the job back while the change waits.
             let (desk, change) = (try scene.desk(), try Self.change(Self.token, wait: 60))
             async let second = desk.perform(change)
             _ = try await worker.release()

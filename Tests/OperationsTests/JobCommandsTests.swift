@@ -137,7 +137,7 @@ struct JobCommandsTests {
         #expect(try await turns(100, [1, 10, 5], at: 0) == [0, 10, 110])
         #expect(try await turns(100, [1], at: 20) == [140])
         #expect(try await turns(1, since: 2, [1, 1], at: 30) == [0, 1000])
-        // A clock that was set back by an hour does not delay them.
+        // A clock that was set back by an hour does not delay the jobs.
         #expect(try await turns(1, since: 2, [1], at: -3_600_000) == [2000])
     }
 
@@ -287,7 +287,7 @@ struct JobCommandsTests {
         let report = try #require(try await finished().first?["report"])
         #expect(report.contains(#""duration_ms":0"#) && !report.contains("per_second"), "\(report)")
         let counts = try await counts()
-        // With periods of minutes, there could be any number of fields until the clock reaches the start again.
+        // The clock is far behind the start. With periods of minutes, there could be any number of fields until it reaches the start again.
         #expect(counts.periods.map(\.length) == [86_400])
         let summary = CampaignSummary([CampaignStatus(counts, nil, queue: "default", now: 0)])
         #expect(summary.endedPerSecond == nil)
@@ -694,7 +694,7 @@ struct JobCommandsTests {
             let idle = try #require(try await status())
             #expect(idle.state == .slowed)
             #expect(idle.slowedBy?.hasPrefix("none of its notifications has ended for 2 min") == true)
-            // One of its jobs has the reason.
+            // One of the campaign's jobs has the reason.
             let deferred =
                 #"{"apns_worker":1,"wait":{"reason":"AppPaused","at":1},"job":\#(OperatorScene.job("2", #","campaign":"spring","app":"shop""#))}"#
             try scene.run("ZADD", "push:{default}:retry", "\(now + 60_000)", deferred)

@@ -21,7 +21,7 @@ struct JobPushTests {
         try await OperatorScene.with(sidekiq: isSidekiq ? ["default"] : []) { scene in
             let keys = try await scene.fleet.queue(QueueKeys()).keys
             let client = try await scene.fleet.client(for: keys.jobs)
-            // More than Lua passes to a command at once.
+            // More jobs than Lua passes to a command at once.
             #expect(try await JobPush.push(Self.jobs(1...2500), client, keys) == .pushed)
             #expect(try await JobPush.push(Self.jobs(2501...2502), client, keys) == .pushed)
             let stored = try scene.redis.run("LRANGE", keys.jobs, "0", "-1").elements?.compactMap(\.text) ?? []
@@ -40,7 +40,7 @@ struct JobPushTests {
         }
         #expect(try await push("a", "x") == .pushed)
         #expect(try await push("a", "x") == .repeated)
-        // A request that was pushed stays so, also if the list is too long now.
+        // A request that was pushed stays pushed, even if the list is too long now.
         #expect(try await push("a", "x", maximum: 1) == .repeated)
         #expect(try await push("a", "y") == .otherRequest)
         // The name of a refused request is still unused.

@@ -133,7 +133,6 @@ struct SceneScope: SuiteTrait, TestTrait, TestScoping {
 
     @TaskLocal private static var current: Current?
 
-    /// The scene of the current test.
     static var scene: OperatorScene {
         guard let current else { preconditionFailure("the test lacks the trait `.scene`") }
         return current.scene

@@ -83,7 +83,7 @@ struct QueueHistoryTests {
         }
         for _ in 0..<3 { try await worker.settle(settlement) }
         #expect(try Self.minute(queue)["delivered"] == "2")
-        // One of two claims is enough to be counted.
+        // The settlement is counted, because one of its two claims still exists.
         try await worker.settle { settlement in
             settlement.end(1, .delivered)
             settlement.end(2, .delivered)
@@ -237,7 +237,7 @@ struct QueueHistoryTests {
 
         #expect(hour.points.map(\.isRecorded).enumerated().filter { $1 }.map { $0.offset } == [46, 58, 59])
 
-        // The index of a point, and the notifications delivered in it: 70, 13, 1 (two), and 0 minutes ago.
+        // Pairs of a point's index and its delivered notifications, which ended 70, 13, 1 (two) and 0 minutes ago.
         let sums: [(QueueHistory.Span, [[Int]])] = [
             (.quarter, [[1, 2], [13, 4], [14, 2]]), (.sixHours, [[57, 2], [68, 2], [70, 4], [71, 2]]),
             (.day, [[67, 2], [70, 2], [71, 6]]),

@@ -100,7 +100,7 @@ struct QueueJobsTests {
     @Test("a list of jobs is read in parts of one size, each job once, also by a filter", arguments: [false, true])
     func listInParts(latestFirst: Bool) async throws {
         try queue.push((0..<300).map { Self.job($0, #""app":"shop","#) })
-        // Several are due at one time.
+        // Several jobs are due at one time.
         for number in 300..<450 {
             let wrapped = Self.wrapped(Self.job(number, #""app":"shop","#), #""attempt":1,"#)
             try queue.push(retry: wrapped, at: 4_000_000_000_000 + Int64(number / 7))
@@ -363,7 +363,7 @@ struct QueueJobsTests {
         async let working = Self.work(worker, releasing)
         try await changes.run()
         let settled = try await working
-        // Jobs that were released after the last round.
+        // Changes the jobs that were released after the last round.
         try await changes.run()
         let left = try queue.jobs() + queue.inbox()
         #expect(left.allSatisfy { !$0.contains("wrong") })

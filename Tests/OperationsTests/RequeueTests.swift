@@ -46,7 +46,7 @@ struct RequeueTests {
         #expect(job.enqueuedAt == 1_700_000_000_123)
         #expect(job.id.map(job.text)?.text == #"i/"d"#)
         #expect(job.envelope.tokens(in: body).map(\.text) == [#"ab/""#, "CD"])
-        // With its origin it keeps its reservation.
+        // With its origin, the job keeps its reservation.
         #expect(job.envelope.origin.map(job.text)?.text == "w:7.a1")
         #expect(body.text.hasSuffix(#","job":\#(original)}"#))
     }

@@ -47,7 +47,7 @@ struct ReshardTests {
         async throws
     {
         _ = try await scene.desk().perform(ReshardInvalidTokens(to: shards, pause: .zero), control)
-        // Without the pause, this process may rely on an earlier reading.
+        // Reads the division again: without the pause, this process may rely on an earlier reading.
         _ = try await scene.tokens.division()
     }
 
@@ -61,7 +61,7 @@ struct ReshardTests {
         #expect(try await scene.tokens.division().incomplete != nil)
     }
 
-    /// Returns the contents of a form: tokens with their details as they are stored, and registrations.
+    /// Returns the set's contents in the form with a number of shards: tokens with their details as they are stored, and registrations.
     private static func contents(_ scene: OperatorScene, _ shards: Int) async throws -> [String: String] {
         var contents: [String: String] = [:]
         for index in 0..<shards {
@@ -192,7 +192,7 @@ struct ReshardTests {
         }
         #expect(try scene.run("EXISTS", "push:{shared}:invalid-tokens:division") == 0)
         #expect(try await scene.tokens.count() == 1)
-        // Its process has ended.
+        // The worker's process has ended.
         try scene.run("ZADD", "push:{news}:workers", "XX", "1", "host.7.lane")
         try await Self.reshard(scene, to: 4)
         #expect(try await Self.contents(scene, 4).count == 1)

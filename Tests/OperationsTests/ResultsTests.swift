@@ -175,7 +175,7 @@ struct ResultsTests {
             settlement.addResults(.of(Self.result("other")))
         }
         let page = try await Self.page(queue)
-        // The results of a job are not divided, and an entry with so many gets no results of other jobs.
+        // The 1,000 results of a job are not divided, and their entry gets no results of other jobs.
         #expect(page.entries.count == 2 && page.results.count == 1001)
         #expect(Set(page.results.prefix(1000).compactMap { $0["token"] }).count == 1000)
         #expect(page.results.count { $0["outcome"] == "invalid_token" } == 10)

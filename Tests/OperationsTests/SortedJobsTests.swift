@@ -13,14 +13,12 @@ import Testing
 struct SortedJobsTests {
     private let queue = QueueScope.queue
 
-    /// A place where jobs wait.
     enum Place: String, CaseIterable, Sendable {
         case list, inbox, sorted, retry, failed
 
         var isPostponed: Bool { self == .retry || self == .failed }
     }
 
-    /// A change of jobs by an operator.
     enum Change: String, CaseIterable, Sendable { case cancel, discard, move, run }
 
     static func job(_ id: String, _ members: String = "") -> String {
@@ -171,7 +169,7 @@ struct SortedJobsTests {
         #expect(member.job.text == text && member.lead.readableBytes == 0)
         try queue.redis.run("ZADD", queue.keys.sorted, "1", text)
         #expect(try await jobs.all().map(\.body.text) == [text])
-        // The script treats it alike.
+        // The script treats the text as a job, too.
         let other = try other()
         #expect(try await changed(.move, to: other, JobFilter()) == 1)
         #expect(try Self.texts(queue.redis.run("LRANGE", other.jobs, "0", "-1")) == [text])

@@ -193,7 +193,7 @@ struct StopButtonTests {
         #expect(try await desk.perform(Self.change(.pause)).doubt == nil)
     }
 
-    /// The number of times that a change asked if it must stop, and had to.
+    /// The number of times that a change asked if it must stop, and the answer was yes.
     private final class Times: Sendable {
         let count = Atomic(0)
     }
@@ -262,7 +262,7 @@ struct StopButtonTests {
             (paused, limited, nil, "job order-7 paused"),
             (nil, cancelled, nil, "campaign promo cancelled"),
             (nil, cancelled, 2000, "campaign promo running"),
-            // Of two cancellations, the one that keeps the job.
+            // If both commands cancel the job, the cancellation that keeps the job decides.
             (discarded, cancelled, nil, "campaign promo cancelled"),
             (cancelled, discarded, nil, "job order-7 cancelled"),
         ] as [(String?, String?, Int64?, String)])
@@ -300,7 +300,7 @@ struct StopButtonTests {
         try await OperatorScene.with { scene in
             let keys = try QueueKeys()
             let client = try await scene.fleet.client(for: keys.jobCommands)
-            // A change of another campaign's command does not remove it.
+            // A change of another campaign's command does not remove the damaged command.
             for other in ["first", "second"] {
                 try scene.run("HSET", keys.jobCommands, "campaign:promo", text, "version", "1")
                 try await JobCommands.change(.pause, of: [.campaign(other)], by: "ada", client, keys)

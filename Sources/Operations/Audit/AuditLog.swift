@@ -99,13 +99,13 @@ package struct AuditEntry: Sendable, Equatable {
     /// The maximum lengths, in Unicode scalars.
     private static let maximumName = 100
     private static let maximumText = 500
-    /// Longer texts are cut before they are processed.
+    /// Unicode scalars beyond this number are cut off before a text is processed.
     private static let maximumInput = 10_000
-    /// A hexadecimal number with at least this many digits is masked as a device token. IDs of jobs have up to 32 digits.
+    /// Hexadecimal numbers with at least this many digits are masked as device tokens. Job IDs have at most 32 digits.
     private static let tokenDigits = 40
 
-    /// Removes unprintable characters, and shortens each device token, in hex or base64, to its first eight characters, because viewers may
-    /// read the text.
+    /// Removes unprintable characters. Shortens each device token, in hex or base64, to eight characters, because `viewer` users see the
+    /// text.
     package static func maskingTokens(_ text: String) -> String {
         let scalars = Array(text.unicodeScalars.prefix(maximumInput).filter { !$0.isUnprintable })
         var clean = String.UnicodeScalarView()
@@ -140,7 +140,7 @@ package struct AuditEntry: Sendable, Equatable {
     /// Shortens a word that is a device token in base64, and each hexadecimal token in any other word.
     private static func masked(_ word: ArraySlice<Unicode.Scalar>) -> [Unicode.Scalar] {
         guard word.count >= tokenDigits else { return Array(word) }
-        // A long path or name rarely has all three; base64 of 30 random bytes does.
+        // Base64 of 30 random bytes has digits, small and capital letters. A long path or name rarely has all three.
         let isBase64 =
             word.contains { ("0"..."9").contains($0) } && word.contains { ("a"..."z").contains($0) }
             && word.contains { ("A"..."Z").contains($0) }

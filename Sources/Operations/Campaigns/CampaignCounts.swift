@@ -8,18 +8,18 @@ import Redis
 package struct CampaignCounts: Sendable, Equatable {
     /// The campaign's name as producers write it.
     package var name: String
-    /// The total number of its notifications, if its producer has recorded it.
+    /// The total number of the campaign's notifications, if its producer has recorded it.
     package var total: Int?
-    /// The time of its first settlement, in milliseconds since 1970; `nil` before it.
+    /// The time of the campaign's first settlement, in milliseconds since 1970; `nil` before that settlement.
     package var startedAt: Int64?
-    /// The time of its last settlement, in milliseconds since 1970.
+    /// The time of the campaign's last settlement, in milliseconds since 1970.
     package var updatedAt: Int64?
-    /// The time when the last of its notifications ended, in milliseconds since 1970; `nil` before that, or if its total is not complete.
+    /// The time when the campaign's last notification ended, in milliseconds since 1970; `nil` before that, or while the total may grow.
     package var finishedAt: Int64?
     package var `guard`: CampaignGuard?
     /// True while a producer may add to the total.
     package var isOpen = false
-    /// The counters by name: an outcome or a postponement, such as `dead`, or one with a reason, such as `dead:BadPayload`.
+    /// The counters by name: an outcome or a postponement, such as `dead`, perhaps with a reason, as in `dead:BadPayload`.
     package var counters: [String: Int] = [:]
 
     /// The notifications that ended in a period.
@@ -40,7 +40,7 @@ package struct CampaignCounts: Sendable, Equatable {
             (self.start, self.length, self.ended) = (start, length, ended)
         }
     }
-    /// The periods with ended notifications, in no order. A campaign that lasts longer has longer periods.
+    /// The periods with ended notifications, in no order. The longer a campaign lasts, the longer are its periods.
     package var periods: [Period] = []
 
     /// The times from enqueueing to delivery, in milliseconds.
@@ -76,14 +76,14 @@ package struct CampaignCounts: Sendable, Equatable {
         return counts
     }
 
-    /// Reads a JSON object of counts by the upper bound of their bucket, in milliseconds. Another text yields no counts.
+    /// Reads a JSON object of counts, whose names are the buckets' upper bounds in milliseconds. Returns no counts for another text.
     private static func latencies(_ json: String) -> LatencyCounts {
         var latencies = LatencyCounts()
         guard let counts = try? JSONDecoder().decode([String: Double].self, from: Data(json.utf8)) else {
             return latencies
         }
         for (bound, count) in counts where count > 0 {
-            // Another spelling of a bound, such as `+1`, is ignored, as the scripts do.
+            // As in the scripts, a bound in another spelling, such as `+1`, is ignored.
             guard let number = Int(bound), bound == "\(number)" else { continue }
             latencies.add(min(Int(bounding: count), MinuteCounts.maximum), below: number)
         }
@@ -107,7 +107,7 @@ package struct CampaignCounts: Sendable, Equatable {
         try await count("open", 0, name, client, keys)
     }
 
-    /// Adds to the total of a campaign, for a producer that has pushed this number of notifications.
+    /// Adds the number of pushed notifications to the total of a campaign.
     /// - Throws: `RedisError`.
     package static func addTotal(
         _ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys
@@ -169,7 +169,7 @@ package struct CampaignCounts: Sendable, Equatable {
 package enum CampaignPace {
     /// The lengths of periods in seconds. Each is a multiple of the one before.
     package static let lengths: [Int64] = [60, 600, 7200, 86_400]
-    /// The maximum number of points. With more, periods are joined, and the oldest days are omitted.
+    /// The maximum number of points. Longer periods reduce their number. If even days are too many, the oldest days are omitted.
     private static let maximumPoints: Int64 = 200
 
     /// The notifications that ended in a period.

@@ -4,13 +4,13 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// The guard of a campaign: limits for shares of its notifications. Workers pause the campaign in a queue if the queue's counters exceed a
-/// limit. They compare these whenever they settle jobs.
+/// The guard of a campaign: limits for shares of its notifications. When workers settle jobs, they compute the shares from the queue's
+/// counters, and pause the campaign in the queue if a share exceeds its limit.
 package struct CampaignGuard: Sendable, Equatable {
     package struct Rule: Sendable, Equatable {
         /// An outcome or `retried`; `dead` and `retried` can have a reason, as in `dead:BadPayload`.
         package var counter: String
-        /// The maximum share in percent of the ended notifications. For `retried`, it is a share of these and the retries together.
+        /// The maximum share in percent of the ended notifications; for `retried`, of the ended notifications and the retries together.
         package var percent: Double
 
         /// The rule as operators write it, such as `dead>1%`.
@@ -21,9 +21,9 @@ package struct CampaignGuard: Sendable, Equatable {
     package var rules: [Rule]
     /// The campaign is not paused before this number of its notifications have ended.
     package var minimum: Int
-    /// The time of its last pause of the campaign, in milliseconds since 1970.
+    /// The time when the guard last paused the campaign, in milliseconds since 1970.
     package var stoppedAt: Int64?
-    /// The share that exceeded its limit at that time, printable.
+    /// The share that exceeded its limit when the guard last paused the campaign, printable.
     package var reason: String?
 
     /// The counters when the guard began to count: only their growth since then matters. `nil` while the guard has paused the campaign.
@@ -51,7 +51,7 @@ package struct CampaignGuard: Sendable, Equatable {
         [Outcome.invalidToken, .dead, .expired, .dropped, .suppressed].map(\.rawValue) + [Postponement.retried.rawValue]
     private static let withReasons = [Outcome.dead.rawValue, Postponement.retried.rawValue]
 
-    /// Returns the first reason in rules that workers do not know, such as a misspelled one; `nil` if they know all reasons.
+    /// Returns the first unknown reason in the rules, such as a misspelled one; `nil` if workers know all reasons.
     package static func unknownReason(in rules: [Rule], known: Set<String>) -> String? {
         rules.lazy.compactMap { $0.counter.split(separator: ":").dropFirst().first.map(String.init) }
             .first { !known.contains($0) }
@@ -116,7 +116,7 @@ package struct CampaignGuard: Sendable, Equatable {
         var base: [String: Double]?
     }
 
-    /// Reads the field of a campaign; `nil` if it is not a guard.
+    /// Reads the JSON of a guard, which is a field of the campaign; `nil` if it is not a guard.
     package init?(_ json: String) {
         guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.utf8)) else { return nil }
         rules = form.rules.compactMap { parts in
@@ -155,7 +155,7 @@ package struct CampaignGuard: Sendable, Equatable {
             let retries =
                 rule.counter.hasPrefix(Postponement.retried.rawValue)
                 ? grown(Postponement.retried.rawValue) : 0
-            // Suppressed notifications were not sent.
+            // Suppressed notifications were not sent, so the other shares do not count them.
             let suppressed = rule.counter == Outcome.suppressed.rawValue ? 0 : grown(Outcome.suppressed.rawValue)
             let all = max(0, grown("ended") + retries - suppressed)
             return Level(
@@ -173,7 +173,7 @@ package struct CampaignGuard: Sendable, Equatable {
     }
 
     /// Sets or removes the guard of a campaign in a queue. The guard counts from now on.
-    /// - Returns: the guard before, and true if the queue had anything of the campaign.
+    /// - Returns: the former guard, and true if the queue knew the campaign.
     /// - Throws: `RedisError`.
     @discardableResult
     package static func set(
@@ -200,7 +200,7 @@ extension CampaignGuard.Level: Shown {
 }
 
 extension CampaignGuard {
-    /// Returns the guard that fields describe; `nil` without rules.
+    /// Reads a guard from fields; `nil` if they contain no rules.
     /// - Parameter reasons: the reasons that workers know.
     package init?(_ fields: Fields, reasons: Set<String>) throws(FieldMistake) {
         let minimum = try fields.number("min", 1...1_000_000_000)

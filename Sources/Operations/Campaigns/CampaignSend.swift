@@ -10,20 +10,20 @@ package protocol CampaignJobs: Sendable {
     /// The digest of everything that the jobs are made of except the tokens.
     var jobDigest: String { get }
     var count: Int { get }
-    /// The number of the first jobs that are the canary. The other jobs wait for its outcomes. `nil` without a canary.
+    /// The number of jobs at the beginning that are the canary; `nil` without a canary. The other jobs wait for the canary's outcomes.
     var canary: Int? { get }
     func notifications(ofFirst jobs: Int) -> Int
     /// The numbers of repeated tokens, and of lines that are not tokens. There are no jobs for them.
     var repeated: Int { get }
     var refused: Int { get }
-    /// True if the jobs are sent at a later time. None of them ends before it.
+    /// True if the jobs are sent at a later time. No job ends before that time.
     var isScheduled: Bool { get }
-    /// The key that these jobs are the newest of, if they have `replaces`.
+    /// The key in the jobs' member `replaces`, and the campaign as its newest value; `nil` without `replaces`.
     var newest: NewestJob? { get }
 
     /// Returns the next jobs of the list; none at its end.
     /// - Parameters:
-    ///   - first: the number of jobs before these, which is usually the end of the last call.
+    ///   - first: the number of jobs before the returned ones. Usually it is the end of the last call.
     ///   - count: the maximum number of jobs.
     ///   - bytes: the size after which no further job is added.
     func jobs(after first: Int, atMost count: Int, bytes: Int) throws -> [ByteBuffer]
@@ -38,11 +38,11 @@ package struct ListedCampaign: Sendable {
     let wait: Int
 
     /// - Parameters:
-    ///   - ahead: the maximum number of jobs that wait in the queue. Unless the jobs are scheduled, at most the notifications of this
-    ///     number of jobs are unended at a time.
+    ///   - ahead: the maximum number of jobs that wait in the queue. Unless the jobs are scheduled, it also limits the notifications
+    ///     without an outcome: to those of this number of jobs.
     ///   - guard: the guard of the campaign. A canary requires one, and as many tokens as the guard's minimum.
-    ///   - wait: the time to wait for the canary's notifications after its last push, in milliseconds. Even after that, the other jobs
-    ///     wait until enough of them have ended for the guard.
+    ///   - wait: the time to wait for the canary's outcomes after its last push, in milliseconds. After this time, the other jobs still
+    ///     wait until the guard has enough outcomes.
     package init(_ name: String, _ jobs: any CampaignJobs, ahead: Int, guard: CampaignGuard? = nil, wait: Int = 0) {
         (self.name, self.jobs, self.ahead, self.guard, self.wait) = (name, jobs, ahead, `guard`, wait)
     }
@@ -66,15 +66,15 @@ package struct CampaignCursor: Sendable {
         /// The number of jobs that were pushed.
         package var next: Int
         package var waiting: Int
-        /// The number of the campaign's notifications that have not ended. In the state `canary`, only the canary's count.
+        /// The number of notifications that have not ended: of the campaign or, in the state `canary`, of the canary.
         package var unended: Int
         /// The rest of the wait for the canary, in milliseconds.
         package var leftMs = 0
-        /// The number of the canary's notifications that must end, even after the wait, so that the guard can compare them.
+        /// The number of ended notifications of the canary that the guard needs. Without them, the wait continues after its time.
         package var needed = 0
         /// The reason why the guard has paused the campaign, printable.
         package var reason = ""
-        /// The notifications that have ended since the first job, by outcome, if there is a canary.
+        /// The notifications that have ended since the campaign's first job was pushed, by outcome. Empty without a canary.
         package var outcomes: [Outcome: Int] = [:]
     }
 
@@ -94,7 +94,7 @@ package struct CampaignCursor: Sendable {
         try await run(after: first, count: count, [])
     }
 
-    /// Pushes jobs if they follow the pushed ones. A call can be repeated if its result is unknown.
+    /// Pushes jobs if they are the next ones of the list. A call can be repeated if its result is unknown.
     /// - Throws: `RedisError`, or `QueueFailure`.
     package func push(_ bodies: [ByteBuffer], after first: Int) async throws -> Reply {
         try await run(after: first, count: bodies.count, bodies)

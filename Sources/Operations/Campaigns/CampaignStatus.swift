@@ -9,7 +9,7 @@ package struct CampaignStatus: Sendable {
     package var campaign: String
     package var queue: String
     package var state: State
-    /// The reason why it is ``State/slowed``, as a clause.
+    /// The reason why the campaign is ``State/slowed``, as a clause.
     package var slowedBy: String?
     package var discards: Bool?
     package var limitPerSecond, total, left, stopMin: Int?
@@ -19,13 +19,13 @@ package struct CampaignStatus: Sendable {
     package var stateSinceAt, startedAt, updatedAt, finishedAt, stoppedAt, leftMs: Int64?
     package var guardLevels: [CampaignGuard.Level]?
     package var deliveredPerSecond: Double?
-    /// The periods with ended notifications. Reports have their sums.
+    /// The periods with ended notifications. Only reports show them, as sums.
     package var periods: [CampaignCounts.Period]
     package var latencies: LatencyCounts
 
     package enum State: String, CaseIterable, Sendable {
         case running
-        /// It is not paused, but none or hardly any of its notifications are sent.
+        /// The campaign is not paused, but none or hardly any of its notifications are sent.
         case slowed
         /// Paused by an operator.
         case paused
@@ -33,9 +33,9 @@ package struct CampaignStatus: Sendable {
         case stopped
         case finished, cancelled
 
-        /// True while an operator or its guard has paused it.
+        /// True while an operator or its guard has paused the campaign.
         package var isPaused: Bool { self == .paused || self == .stopped }
-        /// True if it is not paused, cancelled or finished.
+        /// True if the campaign is not paused, cancelled or finished.
         package var isOn: Bool { self == .running || self == .slowed }
 
         package var words: String { self == .stopped ? "stopped by its guard" : rawValue }
@@ -85,7 +85,7 @@ package struct CampaignStatus: Sendable {
         }
     }
 
-    /// The share that has ended, from 0 to 1, if the total is known.
+    /// The share of the notifications that has ended, from 0 to 1, if the total is known.
     package var share: Double? { total.map { $0 > 0 ? max(0, min(1, Double(ended) / Double($0))) : 1 } }
 
     /// Returns the expected end at the present rate, in milliseconds since 1970; `nil` if the rate or the total is unknown.
@@ -96,7 +96,7 @@ package struct CampaignStatus: Sendable {
         }
     }
 
-    /// Makes a campaign that should be sent ``State/slowed``, with its cause.
+    /// Sets the state ``State/slowed`` and its cause, if the campaign should be sent.
     package mutating func slow(by cause: String) {
         guard shouldProceed else { return }
         (state, slowedBy) = (.slowed, cause)
@@ -106,15 +106,15 @@ package struct CampaignStatus: Sendable {
 
     private var shouldProceed: Bool { state == .running && isUnfinished }
 
-    /// True if some of its notifications must still be sent. Without a total this is a guess: true before the first notification, while it
-    /// is paused, and while notifications of it end.
+    /// True if some of the campaign's notifications must still be sent. Without a total, this is a guess: true before the first
+    /// notification ends, during a pause, and while notifications end.
     package var isUnfinished: Bool {
         guard state != .cancelled, state != .finished else { return false }
         return left.map { $0 > 0 } ?? (state.isPaused || deliveredPerSecond != nil || startedAt == nil)
     }
 
     private mutating func setRate(_ ended: Int, _ delivered: Int, in milliseconds: Int64) {
-        // Notifications that were in flight at a pause or a cancellation still end, but that is not a rate.
+        // After a pause or a cancellation, only notifications that were in flight still end, so there is no rate.
         guard state.isOn else { return (deliveredPerSecond, leftMs) = (nil, nil) }
         let rate = Double(max(0, ended)) * 1000 / Double(milliseconds)
         deliveredPerSecond =
@@ -253,8 +253,8 @@ extension CampaignStatus {
         }.compactMap(\.self)
     }
 
-    /// Finds the cause if campaigns of a queue are not sent: the pause of the queue. Otherwise, if no notification of a campaign has ended
-    /// for a minute, the cause is the reason why one of its jobs waits.
+    /// Finds out why campaigns are not sent: the queue is paused, or no notification of a campaign has ended for a minute. In the second
+    /// case, the cause is the reason why one of the campaign's jobs waits.
     /// - Parameter readsJobs: true to read one page of the jobs that are due next.
     private static func findCauses(
         _ found: inout [CampaignStatus], _ keys: QueueKeys, _ fleet: Fleet, readsJobs: Bool
@@ -306,7 +306,7 @@ extension CampaignStatus {
         package var isComplete: Bool { enqueued >= jobs }
     }
 
-    /// Reads how far `campaign send` has come with a campaign in each queue.
+    /// Reads the progress of `campaign send` with a campaign in each queue.
     /// - Parameter unread: gets the queues that can't be read.
     /// - Throws: `RedisError`, if no queue can be read.
     package static func sendings(
@@ -328,8 +328,8 @@ extension CampaignStatus {
         }.compactMap(\.self)
     }
 
-    /// Reads the campaigns that were settled or enqueued last, those with a command, and those of the first page of waiting jobs. Without
-    /// these jobs, a campaign whose producer records no total would be unknown until one of its jobs has ended or was postponed.
+    /// Reads the campaigns that were settled or enqueued last, that have a command, or that have a job in the first page of waiting jobs.
+    /// Without this page, a campaign whose producer records no total would be unknown until one of its jobs has ended or was postponed.
     /// - Parameters:
     ///   - limit: the maximum number of campaigns in each queue.
     ///   - unread: gets the queues that can't be read.
@@ -365,8 +365,8 @@ extension CampaignStatus {
         return names
     }
 
-    /// Returns the names of the latest campaigns, and of the campaigns of the next jobs. Commands do not count, because they may name a
-    /// campaign that does not exist. Queues that can't be read are omitted.
+    /// Returns the names of the latest campaigns, and of the campaigns of the next jobs. Campaigns that only a command names are omitted,
+    /// because they may not exist. Queues that can't be read are omitted.
     static func names(in queues: [QueueKeys], _ fleet: Fleet, isStopped: () -> Bool) async throws -> Set<Name> {
         var unread = UnreadParts()
         var names: Set<Name> = []

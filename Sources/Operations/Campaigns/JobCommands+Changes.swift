@@ -30,7 +30,7 @@ extension JobCommands {
             let hash = try await client.call(RedisCommand("HGETALL", keys.jobCommands))
             return JobCommands(hash: hash.root.children) ?? JobCommands()
         } catch RedisError.server(let answer) where answer.prefix == "WRONGTYPE" {
-            // Redis does not name the key.
+            // Redis' own error does not name the key.
             throw RedisError.server(RedisServerError(text: "WRONGTYPE \(keys.jobCommands) does not hold a hash"))
         }
     }
@@ -38,8 +38,8 @@ extension JobCommands {
     /// Writes commands. Lanes apply them with their next claim, within about half a second if they have unsent notifications.
     /// - Parameters:
     ///   - targets: together with the targets of all earlier commands, at most 1,000 campaigns and 1,000 IDs.
-    ///   - by: the operator, for people.
-    ///   - reason: for people.
+    ///   - by: the operator's name, which is only displayed.
+    ///   - reason: a text that is only displayed.
     /// - Returns: the version of the commands, and the former command of each target.
     /// - Throws: `RedisError`.
     @discardableResult
@@ -94,11 +94,11 @@ extension JobCommands {
         }
     }
 
-    /// Cancels the jobs with some IDs in any state, also if they are enqueued within seven days. Or it ends a cancellation.
+    /// Cancels jobs by ID, or ends a cancellation. A cancellation concerns any state, and jobs that are enqueued within seven days.
     /// - Parameters:
     ///   - change: a cancellation, or its end.
     ///   - by: the operator.
-    /// - Returns: the number of these ids that had been cancelled.
+    /// - Returns: the number of the IDs that were cancelled before.
     /// - Throws: `RedisError`.
     @discardableResult
     static func change(

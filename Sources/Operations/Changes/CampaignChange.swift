@@ -5,8 +5,8 @@ import Redis
 
 /// Pauses, resumes, limits or cancels a campaign, or undoes its cancellation.
 ///
-/// It writes one field in each queue before it reads anything, even in queues without a job of the campaign, because any queue may get one.
-/// If a queue can't be written, the others are still changed.
+/// The change first writes one field in every queue, because any queue may get jobs of the campaign later. If a queue can't be written, the
+/// other queues are still changed.
 package struct CampaignChange: Change {
     private let change: JobCommands.Change
     private let campaign: String
@@ -144,7 +144,7 @@ package struct CampaignChange: Change {
         result.hasNoEffect = result.hasNoEffect && requeued.hasNoEffect
     }
 
-    /// Makes the jobs due that the former pause or limit has deferred, because their due times depend on it.
+    /// Makes deferred jobs due, because their due times depend on the former pause or limit.
     private func makeDue(
         after reports: [CampaignReport], _ result: inout ChangeResult, _ desk: Desk, _ control: ChangeControl
     ) async throws {
@@ -181,7 +181,7 @@ package struct CampaignReport: Encodable, Sendable {
     package var state: String
     package var before: String
     package var limitPerSecond: Int?
-    /// The limit before; not in the JSON.
+    /// The campaign's limit before the change; not in the JSON.
     package var limitBefore: Int?
     /// Notifications that ended before the change, by outcome.
     package var outcomes: [String: Int]

@@ -6,7 +6,7 @@ import PushQueue
 package struct CampaignGuardChange: Change {
     private let campaign: String
     private let reason: String?
-    /// `nil` to remove it.
+    /// The new guard; `nil` to remove the guard.
     private let new: CampaignGuard?
 
     package var action: AuditEntry.Action { .guardCampaign }

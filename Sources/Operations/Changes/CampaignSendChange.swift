@@ -14,14 +14,14 @@ package struct SendCampaign: Change {
     /// The maximum size of the jobs of one call, in bytes: Redis executes nothing else while it stores them.
     private static let callSize = 1 << 20
     private static let callJobs = 1000
-    /// The pause before the queue is looked at again.
+    /// The time between two requests to Redis while the command waits.
     private static let pause = Duration.milliseconds(100)
     /// The time after which a wait for the queue is reported.
     private static let reportedWait = Duration.seconds(10)
     /// The maximum time for repeating a call that Redis does not execute.
     private static let patience = TimeAmount.seconds(60)
 
-    /// - Parameter limit: the limit that the campaign gets once it is known that it can be sent.
+    /// - Parameter limit: the change that limits the campaign's rate. It is made only if the campaign can be sent.
     package init(_ list: ListedCampaign, limit: CampaignChange? = nil) throws(FieldMistake) {
         guard JobLabels.isCampaign(list.name) else {
             throw FieldMistake { _ in "the name of a campaign has 1 to 100 bytes, and no control characters" }
@@ -37,7 +37,7 @@ package struct SendCampaign: Change {
         }
         let (canary, all) = (list.canaryTokens, list.jobs.notifications(ofFirst: list.jobs.count))
         guard canary < minimum else { return }
-        // Three standard deviations more than the minimum, because hashes choose the tokens.
+        // Hashes choose the canary's tokens, so their number varies. Add three standard deviations to the minimum.
         let share = (Double(minimum) + 3 * Double(minimum).squareRoot()) / Double(all)
         let permille = Int(bounding: (share * 1000).rounded(.up))
         throw FieldMistake { name in
@@ -61,7 +61,7 @@ package struct SendCampaign: Change {
         let cursor = try await cursor(desk)
         let keys = cursor.keys
         var reply = try await cursor.ask(after: 0, count: 0)
-        // Some jobs were enqueued before. Only at their end does the reply show if the campaign is cancelled or stopped.
+        // An earlier run has enqueued some jobs. Only the reply for the next job shows if the campaign is cancelled or stopped.
         if reply.state == .moved { reply = try await cursor.ask(after: reply.next, count: 0) }
         if let refusal = refusal(reply, keys, desk.fleet.access) { throw refusal }
         var plan = ChangePlan(subject)
@@ -140,7 +140,7 @@ package struct SendCampaign: Change {
         let keys = cursor.keys
         if let limit {
             var desk = desk
-            // No queue knows the new campaign yet.
+            // No queue knows the new campaign yet, so its name is not checked.
             desk.isForced = true
             control.note(try await desk.perform(limit).sentence)
         }
@@ -175,11 +175,11 @@ package struct SendCampaign: Change {
     private struct Run {
         var next: Int
         var part: ChangePart
-        /// The outcomes of the canary when its wait was over.
+        /// The outcomes of the canary when the wait for it ended.
         var canary: [Outcome: Int]?
         /// True once the canary has been reported.
         var isCanaryEnqueued = false
-        /// True once a wait for too few outcomes has been reported.
+        /// True once it was reported that the wait is over and the guard still lacks outcomes.
         var isCanaryLate = false
     }
 
@@ -195,7 +195,7 @@ package struct SendCampaign: Change {
         while run.next < list.jobs.count, !control.isStopped() {
             let awaitsCanary = list.canaryJobs > 0 && run.next == list.canaryJobs && run.canary == nil
             if run.next < list.canaryJobs { control.phase("canary") }
-            // Jobs contain the time of their creation, so they are created only when the queue has room, and after the canary's wait.
+            // Jobs contain the time of their creation, so none are created while the command waits for the queue or the canary.
             if bodies.isEmpty, !awaitsCanary, waitsSince == nil {
                 let most = run.next < list.canaryJobs ? list.canaryJobs - run.next : Self.callJobs
                 bodies = try list.jobs.jobs(
@@ -266,7 +266,7 @@ package struct SendCampaign: Change {
                 + "waiting for its outcomes" + (leftMs > 0 ? ", for up to \(Words.duration(Int64(leftMs)))" : ""))
     }
 
-    /// Reports the wait for the canary, and its end if too few notifications have ended for the guard.
+    /// Reports that the canary is awaited and, after the wait, that the guard still lacks outcomes.
     private func reportWait(_ reply: CampaignCursor.Reply, _ run: inout Run, _ control: ChangeControl) {
         let ended = list.canaryTokens - reply.unended
         announceCanary(reply.leftMs, &run, control)
@@ -307,14 +307,14 @@ package struct SendCampaign: Change {
 package struct CampaignSendReport: Encodable, Sendable {
     package var queue: String
     package var campaign: String
-    /// Of the whole list.
+    /// The number of jobs of the whole list.
     package var jobs: Int
     /// The number of tokens of the whole list, without repetitions.
     package var notifications: Int
     /// The numbers of repeated tokens, and of lines that are not tokens.
     package var repeated: Int
     package var refused: Int
-    /// The number of jobs that this command enqueued, or would have.
+    /// The number of jobs that this command enqueued or, before it was confirmed, would enqueue.
     package var enqueued: Int
     /// The number of jobs that are enqueued by now, by this command and earlier ones.
     package var next: Int

@@ -3,22 +3,21 @@ import PrintableText
 import PushQueue
 import Redis
 
-/// A change that an operator makes. The command line, the pages and the API run each change in the same steps. They read its fields and
-/// count the things that would change, and the operator confirms that. Then at most the counted things are changed, and the audit log
-/// records it.
+/// A change that an operator makes. The command line, the pages and the API run every change in these steps: read its fields, count the
+/// things that would change, ask the operator to confirm, change at most the counted things, and record the change in the audit log.
 package protocol Change: Sendable {
     var action: AuditEntry.Action { get }
 
-    /// The campaigns and apps that it names, to warn of others whose names look alike.
+    /// The campaigns and apps that the change names. The operator is warned of other campaigns and apps with similar names.
     var campaigns: [String] { get }
     var apps: [String] { get }
 
     /// Counts the things that would change.
     /// - Parameter progress: gets the number of things found so far.
-    /// - Throws: ``ChangeRefusal`` if it can't be done; `RedisError`.
+    /// - Throws: ``ChangeRefusal`` if the change can't be made; `RedisError`.
     func plan(_ desk: Desk, _ progress: @Sendable (Int) -> Void) async throws -> ChangePlan
 
-    /// Carries out a plan, and changes nothing that it did not count.
+    /// Carries out a plan. Changes only things that the plan counted.
     /// - Throws: ``ChangeRefusal`` or, if nothing was changed, `RedisError`.
     func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult
 }
@@ -32,11 +31,11 @@ extension Change {
 package struct Desk: Sendable {
     package let fleet: Fleet
     package var invalidTokens: InvalidTokenClient?
-    /// The operator, and the interface.
+    /// The operator's name, and the interface that the operator uses.
     package let person: String
     package let via: AuditEntry.Interface
     package var queues: [QueueKeys]
-    /// The reason why ``queues`` may lack some, if the operator has chosen all queues.
+    /// The reason why ``queues`` may be incomplete, if the operator has chosen all queues.
     package var missingQueues: String?
     /// Queues and apps that are known without Redis.
     package var configuredQueues: [String] = []
@@ -140,8 +139,8 @@ package struct Desk: Sendable {
         Set(try await StatusReader(fleet, apps: configuredApps).read(fleet.queues().keys).apps.map(\.name)).sorted()
     }
 
-    /// Returns a note that the name of a campaign may be wrong; `nil` if a queue knows the campaign, or if no queue knows any. A campaign
-    /// can be changed before it begins.
+    /// Returns a note that the name of a campaign may be wrong, because no queue knows it; `nil` if the queues know no campaign at all. The
+    /// change is not refused, because it may be made before the campaign begins.
     func doubt(aboutCampaign campaign: String, isStopped: () -> Bool) async throws -> String? {
         let names = try await CampaignStatus.names(in: queues, fleet, isStopped: isStopped)
         return names.isEmpty || names.contains(Name(campaign))
@@ -188,7 +187,7 @@ package struct Desk: Sendable {
 
     /// Changes all queues at the same time.
     /// - Parameter key: the key that is written.
-    /// - Returns: the parts of the result; that of a queue that can't be written names the key.
+    /// - Returns: the parts of the result. For a queue that can't be written, the part names the key.
     func changeEach(
         _ key: (QueueKeys) -> String, _ body: @escaping @Sendable (QueueKeys) async throws -> ChangePart
     ) async throws -> [ChangePart] {
@@ -213,8 +212,8 @@ package struct Desk: Sendable {
             AuditEntry(change.action, subject, by: person, count: count, detail: detail, ending: ending, via: via))
     }
 
-    /// Records an entry. If that fails, a completed change still succeeds, and ``unrecorded`` gets the error. A change that was refused or
-    /// failed has an error of its own.
+    /// Records an entry. If that fails after a completed change, the change still succeeds, and ``unrecorded`` gets the error. After a
+    /// refused or failed change, only the error of the change is reported.
     package func record(_ entry: AuditEntry) async {
         do { try await fleet.record(entry) } catch { if entry.ending == .done { unrecorded(error) } }
     }
@@ -226,7 +225,7 @@ package struct ChangeRefusal: Error, Sendable, CustomStringConvertible {
         case invalid
         /// A name is not known.
         case unknown
-        /// The state does not allow it, perhaps because another operator was faster.
+        /// The state does not allow the change, perhaps because another operator was faster.
         case conflict
     }
 
@@ -266,7 +265,7 @@ package struct ChangePlan: Sendable {
     /// The change in the imperative, such as `Requeue 3 jobs`, and its past participle, such as `requeued`.
     package var command = "Continue"
     package var verb = "changed"
-    /// The state of the rest if the change is stopped, in words.
+    /// The state of the remaining things if the change is stopped, in words.
     package var rest = "the others are unchanged"
     /// One part for each queue, or for each other thing that is changed.
     package var parts: [ChangePart]
@@ -311,7 +310,7 @@ package struct ChangePart: Sendable {
     package var notes: [String] = []
     /// The error that ended the work early, or prevented it.
     package var error: String?
-    /// The result for programs, if it is more than these members.
+    /// The result for programs; `nil` if the other members contain all of it.
     package var report: (any Encodable & Sendable)?
 
     package init(_ queue: String? = nil, count: Int = 0) { (self.queue, self.count) = (queue, count) }

@@ -35,13 +35,13 @@ package struct ForgetDevices: Change {
         finder = TokenFinder(tokens)
     }
 
-    /// Returns the message about the beginning of a token.
+    /// Returns the message that refuses the beginning of a token.
     package static func refusal(of beginning: String) -> String {
         "\(beginning.printable) is the beginning of a token; name the whole token, because another device's may begin with it"
     }
 
-    /// The devices for the audit log, which must not name them: the first half of the SHA-256 of their tokens in
-    /// lower-case hex, sorted, with line feeds between them.
+    /// The devices for the audit log, which must not contain tokens: the first half of a SHA-256. Its input is the tokens in lower-case
+    /// hex, sorted and joined by line feeds.
     private var subject: String {
         var digest = [UInt8](repeating: 0, count: Int(SHA256_DIGEST_LENGTH))
         let text = Array(tokens.joined(separator: "\n").utf8)

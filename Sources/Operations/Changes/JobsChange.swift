@@ -5,9 +5,9 @@ import Redis
 /// Cancels, deletes, moves or makes due the jobs that match a filter.
 package struct JobsChange: Change {
     package enum Kind: String, CaseIterable, Sendable {
-        /// They become dead letters with the reason `Cancelled`.
+        /// The jobs become dead letters with the reason `Cancelled`.
         case cancel
-        /// They are deleted, and do not become dead letters.
+        /// The jobs are deleted, and do not become dead letters.
         case discard
         /// They become due.
         case run
@@ -92,7 +92,7 @@ package struct JobsChange: Change {
                     return true
                 }
             } catch let error as any RedisFailure where isCommand {
-                // The queue gets the command anyway.
+                // Workers get the command even if the jobs can't be counted.
                 plan.notes.append("the jobs of queue \(keys.queue) are not counted: \(error)")
             }
             if !filter.includes(.claimed) { part.claimed = 0 }

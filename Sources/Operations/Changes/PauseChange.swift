@@ -18,7 +18,7 @@ package struct PauseChange: Change {
     package static let ofQueues = [Field("reason"), Field("now", .flag)]
     package static let ofApp = [Field("app", isRequired: true), Field("reason")]
 
-    /// - Parameter isOfApp: true for the app of the field `app`.
+    /// - Parameter isOfApp: true to pause the app in the field `app`; false to pause the desk's queues.
     package init(_ fields: Fields, isOfApp: Bool) throws(FieldMistake) {
         if isOfApp, try fields.isSet("now") {
             throw FieldMistake { "\($0("now")) is for queues: jobs of a paused app are deferred at once" }
@@ -83,7 +83,7 @@ package struct PauseChange: Change {
         }
     }
 
-    /// Returns the beginning of a pause: that of the pause that it replaces, or else now.
+    /// Returns the time when the pause began: the beginning of the pause that it replaces, or now.
     private func since(_ before: PauseRecord?, _ client: RedisClient) async throws -> Int64 {
         if let since = before?.since { return since }
         return try await client.time() / 1000 * 1000
@@ -95,7 +95,7 @@ package struct ResumeChange: Change {
     package let app: String?
     package var apps: [String] { app.map { [$0] } ?? [] }
 
-    /// - Parameter isOfApp: true for the app of the field `app`.
+    /// - Parameter isOfApp: true to resume the app in the field `app`; false to resume the desk's queues.
     package init(_ fields: Fields, isOfApp: Bool) throws(FieldMistake) {
         try fields.check(isOfApp ? Self.ofApp : [])
         app = isOfApp ? try fields.required("app") : nil
@@ -138,7 +138,7 @@ package struct ResumeChange: Change {
         let wasPaused = try await AppPauses.end(app, client, keys)
         let report = PauseReport(app: app, before: before)
         if !wasPaused { try await desk.checkExistence(ofApp: app, plan.subject) }
-        // Also if it was not paused: its scopes may still be slow after their fault has been fixed.
+        // The probe is sent even if the app was not paused, because its scopes may still be slow after their fault was fixed.
         try await AppPauses.sendProbe(of: app, client, keys)
         var part = report.part(wasPaused)
         part.count = 1
@@ -187,7 +187,7 @@ package struct ClaimedNotifications {
     package var notifications = 0
     /// True if there were too many claims to count.
     package var isPartial = false
-    /// The time that they take at the workers' current rate, in milliseconds; `nil` if nothing is sent.
+    /// The time for sending the notifications at the workers' current rate, in milliseconds; `nil` if nothing is sent.
     package var milliseconds: Int64?
 
     /// The count ends at this size of the jobs, in bytes.

@@ -8,8 +8,7 @@ import Redis
 /// The record of the division names the form that has all tokens and the incomplete one. So after an interruption the same
 /// change begins again, and a change back to the former number undoes it.
 package struct ReshardInvalidTokens: Change {
-    /// After this time no other process relies on an earlier record. It is the validity of a reading, and one second for calls that are on
-    /// their way.
+    /// The time after which no other process relies on an earlier record: the validity of a reading, plus one second for calls in flight.
     package static let pause = InvalidTokenSet.validity + .seconds(1)
     /// The number of shards that are counted at a time.
     private static let batch = 64
@@ -18,7 +17,7 @@ package struct ReshardInvalidTokens: Change {
     private let shards: Int
     private let pause: TimeAmount
 
-    /// - Parameter pause: shorter only where no other process uses the set.
+    /// - Parameter pause: a shorter time is safe only if no other process uses the set.
     package init(to shards: Int, pause: TimeAmount = pause) throws(FieldMistake) {
         guard TokenDivision.isNumberOfShards(shards) else {
             throw FieldMistake {
@@ -92,7 +91,7 @@ package struct ReshardInvalidTokens: Change {
             guard former == division else { throw overtaken }
             division = next
         }
-        // This ends an earlier attempt that still runs, and makes all other processes stop using the set.
+        // The new record ends an earlier attempt that still runs, and makes all other processes stop using the set.
         let former = division.shards
         let left = division.incomplete ?? shards
         try await record(former, incomplete: left)

@@ -16,9 +16,9 @@ package struct DeadLetterFilter: Sendable, Equatable {
     package var labels: [String] = []
     /// Device tokens, in hex or base64.
     package var tokens: [String] = []
-    /// Texts that occur in the error or its detail, ignoring case; or the status.
+    /// Texts that occur in the error or its detail, ignoring case, and HTTP statuses.
     package var errors: [String] = []
-    /// They became dead letters in this range of time, in milliseconds since 1970.
+    /// The range of the times at which jobs became dead letters, in milliseconds since 1970.
     package var since: Int64?
     package var until: Int64?
 
@@ -59,8 +59,8 @@ package struct DeadLetterFilter: Sendable, Equatable {
     /// Returns the filter without dead letters that are added after a time.
     func bounded(by time: Int64) -> DeadLetterFilter {
         var bounded = self
-        // The script refuses an `until` before `since`. A filter that begins later than the time is cut at its beginning, where nothing is
-        // yet.
+        // The script refuses an `until` before `since`. If `since` is after `time`, the range is only `since`, and no dead letter is that
+        // new yet.
         bounded.until = max(min(until ?? time, time), since ?? 0)
         return bounded
     }
@@ -70,8 +70,7 @@ package struct DeadLetterFilter: Sendable, Equatable {
     /// True if it can match dead letters other than cancelled jobs.
     var matchesDead: Bool { reasons.isEmpty || reasons.contains { $0 != DeadLetter.cancelledReason } }
 
-    /// True if it can match cancelled jobs: it names their reason, or it names no reason but a key, an ID or a token. Other filters leave
-    /// out jobs that an operator has cancelled.
+    /// True if the filter can match cancelled jobs: it has the reason `Cancelled`, or it has no reason but a key, an ID or a token.
     var matchesCancelled: Bool {
         guard reasons.isEmpty else { return reasons.contains(DeadLetter.cancelledReason) }
         return !(keys.isEmpty && ids.isEmpty && tokens.isEmpty)

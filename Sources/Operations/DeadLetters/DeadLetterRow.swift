@@ -45,7 +45,7 @@ package struct DeadLetterRow: Sendable {
 
     package var attempts: Int? { header?.attempts }
 
-    /// The last error, its detail and the number of devices; `nil` if there is none.
+    /// The last error, its detail and the number of devices; `nil` without an error.
     package var error: String? {
         let parts = [
             header?.status.map(String.init), header?.error, header?.detail,
@@ -64,7 +64,7 @@ extension DeadLetterRow {
         return mistakes.contains(reason)
     }
 
-    /// Reasons that another worker or another setting would not have.
+    /// Errors of jobs that another worker, or the same worker with other settings, can send.
     private static let curable: Set<JobError.Code> = [.otherClass, .notSidekiq, .newerWrapper]
 
     private static let mistakes: Set<String> = [

@@ -58,7 +58,7 @@ package struct DeadLetterSweep {
         return sweep.tally
     }
 
-    /// Returns the sentence that no dead letter of some queues matches, with the numbers of those that there are.
+    /// Returns the sentence that no dead letter of some queues matches, with the number of dead letters by reason.
     package static func nothingFound(in queues: [DeadLetters]) async throws -> String {
         var reasons: [String: Int] = [:]
         for letters in queues {
@@ -70,7 +70,7 @@ package struct DeadLetterSweep {
             : "none of the \(Words.number(all)) dead letters of \(place) matches; there are \(Words.groups(reasons))"
     }
 
-    /// Lowers the limit to this number, if it is higher.
+    /// Lowers the limit to this number, if the limit is higher.
     package mutating func lower(_ limit: Int?) {
         if let limit { self.limit = min(self.limit ?? limit, limit) }
     }

@@ -26,9 +26,9 @@ package struct DeadLetters: Sendable {
     }
 
     package struct Listed: Sendable, Equatable {
-        /// The key that operators use: ten hex digits.
+        /// The key by which operators name the dead letter: ten hex digits.
         package var key: String
-        /// The time when it became a dead letter, in milliseconds since 1970.
+        /// The time when the job became a dead letter, in milliseconds since 1970.
         package var at: Int64
         /// The dead letter. Its original is empty unless it was requested. A member that is not a dead letter is
         /// returned whole in the header.

@@ -15,7 +15,7 @@ package struct DeviceExport: Sendable {
     private var results: [ResultLine] = []
     private var parkedResults: [ResultLine] = []
     private var ids: [ByteBuffer] = []
-    /// The number of jobs beyond 16 MiB, which are not searched.
+    /// The number of jobs larger than 16 MiB, which are not searched.
     package private(set) var large = 0
 
     /// - Parameter token: lower-case hex.

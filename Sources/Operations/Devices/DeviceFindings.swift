@@ -15,7 +15,7 @@ package struct DeviceFindings: Sendable {
     package var dead: [DeadLetterRow] = []
     /// True if a search ended early because its time was over.
     package var isPartial = false
-    /// By queue, the results that it keeps; `nil` if that is not known.
+    /// The results that each queue keeps; `nil` if that is not known.
     package var kept: [String: ResultsKept?] = [:]
     /// The queues with older results that were not searched.
     package var unsearched: [String] = []
@@ -47,7 +47,7 @@ package struct DeviceFindings: Sendable {
         let (client, keys) = (jobs.client, jobs.keys)
         var filter = JobFilter()
         filter.tokens = [token]
-        // A third for each search, so that each can begin.
+        // Each of the three searches gets a third of the time.
         func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }
         let listing = try await jobs.list(filter, limit: limit, until: end())
         isPartial = isPartial || listing.cursor != nil && listing.jobs.count < limit
@@ -166,7 +166,7 @@ package struct TokenMatches: Sendable {
     /// - Parameter time: the time limit; `nil` to search everything.
     /// - Throws: `RedisError`, or `QueueFailure`.
     package mutating func search(_ queue: QueueJobs, for time: Duration?) async throws {
-        // A third for each search, so that each can begin.
+        // Each of the three searches gets a third of the time.
         func end() -> ContinuousClock.Instant? { time.map { .now + $0 / 3 } }
         var found = self
         let looked = try await ResultPage.newest(

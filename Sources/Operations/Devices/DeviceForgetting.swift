@@ -23,7 +23,7 @@ struct DeviceForgetting {
     /// The maximum number of values of one call.
     private static let batch = 64
 
-    /// Removes values, or replaces them by their rest without the devices. Values that are no longer in place are left alone.
+    /// Removes values, or replaces them by texts without the devices. Values that have left their place are not changed.
     /// - Parameter found: a page of values of one key, which are not claimed jobs.
     /// - Throws: `RedisError`, or `QueueFailure`.
     func forget(_ found: [DeviceSearch.Found]) async throws -> Forgotten {
@@ -87,7 +87,7 @@ struct DeviceForgetting {
                 }
             }
             forgotten.gone += some.count { $0.1.rest == nil }
-            // An estimate if some were no longer in place; that is rare, and so is a loss.
+            // An estimate: it counts a value even if it had left its place. This is rare.
             forgotten.lost += some.reduce(0) { $0 + $1.1.lost }
         }
         return forgotten

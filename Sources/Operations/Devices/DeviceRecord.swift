@@ -5,7 +5,7 @@ import Redis
 
 /// The records that the fleet shares about one device token.
 package struct DeviceRecord: Sendable {
-    /// The topics and environments that it is invalid for.
+    /// The topics and environments for which the token is invalid.
     package var marks: [InvalidTokenSet.Listed] = []
     /// The time until which APNs throttles the token, in milliseconds since 1970.
     package var throttledUntil: Int64?
@@ -27,10 +27,10 @@ package struct DeviceRecord: Sendable {
         return record
     }
 
-    /// The sets for other programs that contain it.
+    /// The sets for other programs that contain the token.
     package var sets: TokenSets { TokenSets(marks.map(\.set)) }
 
-    /// Returns the columns of a thing that has a record.
+    /// Returns columns that show the record of a thing.
     static func columns<Thing>(_ record: @escaping @Sendable (Thing) -> DeviceRecord) -> [Column<Thing>] {
         [
             .init("invalid", "Topics and environments for which it is invalid.") {

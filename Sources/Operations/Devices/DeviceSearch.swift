@@ -18,7 +18,7 @@ package enum DeviceRecordKind: String, CaseIterable, Sendable {
     case invalidToken = "invalid_token"
     case registration
     case throttle
-    /// A token's entry in the stream of changes of the set of invalid tokens.
+    /// A token's entry in the stream of changes to invalid tokens.
     case announcement
 
     /// The noun for people.
@@ -30,8 +30,8 @@ struct DeviceSearch {
     struct Found {
         let kind: DeviceRecordKind
         let key: String
-        /// Its place in the key: the index in a list, the score in a sorted set, the ID of a stream's entry, the field of a hash, or the
-        /// lane that has claimed it.
+        /// The place of the value in the key: the index in a list, the score in a sorted set, the ID of a stream's entry, the field of a
+        /// hash, or the lane that has claimed it.
         let place: String
         let value: ByteBuffer
         /// The results of an entry that name a device.
@@ -45,7 +45,7 @@ struct DeviceSearch {
 
     let finder: TokenFinder
     let jobs: QueueJobs
-    /// The number of jobs beyond 16 MiB, which are not searched.
+    /// The number of jobs larger than 16 MiB, which are not searched.
     private(set) var large = 0
 
     private var keys: QueueKeys { jobs.keys }
@@ -56,7 +56,7 @@ struct DeviceSearch {
     /// The end of the list where producers push. The list is read from this end.
     var tail: QueueKeys.Head { keys.head == .left ? .right : .left }
 
-    /// Finds everything in the queue, without removing it.
+    /// Finds all values of the queue that name the devices, without removing them.
     mutating func all(_ page: ([Found]) -> Void) async throws {
         func keep(_ found: [Found]) -> Int {
             page(found)
@@ -75,7 +75,7 @@ struct DeviceSearch {
     mutating func waitingJobs(_ page: Page) async throws {
         try await values(.job, keys.jobs, "list", end: tail, page)
         try await values(.job, keys.inbox, "list", end: .right, page)
-        // These come after the list, because a worker may sort jobs of the list in the meantime.
+        // These sets are searched after the list, because a worker may move jobs from the list to them in the meantime.
         for key in [keys.sorted] + keys.postponed { try await values(.job, key, "set", page) }
     }
 
@@ -195,7 +195,7 @@ struct DeviceSearch {
         return names
     }
 
-    /// The beginnings of the names of keys that end with an id, or with a key that a producer chose.
+    /// The prefixes of Redis keys whose names end with an ID, or with a key that a producer chose.
     private var idPrefixes: [String] {
         [keys.unique, keys.newest, keys.announced].map { String(buffer: $0(ByteBuffer())) }
     }

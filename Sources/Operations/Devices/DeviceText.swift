@@ -8,9 +8,9 @@ struct DeviceText {
 
     /// The part; `nil` if nothing is left of the value.
     var rest: ByteBuffer?
-    /// The number of results in the rest, if these are results.
+    /// The number of results in the rest, if the value is an entry of results.
     var results = 0
-    /// The number of other devices' tokens that are lost with a job, because it names a device outside of its `tokens`.
+    /// The number of other devices' tokens that are lost with a job that names a device outside of its `tokens`.
     var lost = 0
 
     private static func cuts(_ part: Part, _ finder: TokenFinder) -> (UnsafeRawBufferPointer) -> Bool {

@@ -1,11 +1,11 @@
 import NIOCore
 import PushJob
 
-/// A JSON text without some elements of the arrays with one name, such as `tokens`. All other bytes stay as they are. The arrays may be at
-/// any depth, also in a string that is JSON itself, as Sidekiq's arguments can be.
+/// A JSON text that omits some elements of all arrays with one name, such as `tokens`. All other bytes stay as they are. The arrays may be
+/// at any depth, and even in a string that is JSON itself, as in Sidekiq's arguments.
 struct JSONCut {
     let text: ByteBuffer
-    /// The number of elements of these arrays that stayed.
+    /// The number of elements that the arrays still have.
     let kept: Int
     /// True if an array has lost all of its elements.
     let isEmptied: Bool

@@ -77,7 +77,7 @@ struct SharedDeviceRecords {
         }
     }
 
-    /// Returns the other tokens of an entry: a process that has not read it must still learn of them.
+    /// Returns an entry's tokens of other devices, because processes that have not read the entry still need these tokens.
     private func rest(of list: ByteBuffer) -> ByteBuffer {
         let others = list.readableBytesView.split(separator: UInt8(ascii: ",")).filter { token in
             !finder.isIn(ByteBuffer(bytes: token))

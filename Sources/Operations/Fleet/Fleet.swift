@@ -15,10 +15,10 @@ package struct Fleet: Sendable {
     package let isNamed: Bool
     /// True if other queues are searched for.
     package let searches: Bool
-    /// Returns the source of a queue's jobs according to the settings. `isGiven` is false if these have only defaults.
+    /// Returns the source of a queue's jobs according to the settings. `isGiven` is false if the settings have only defaults.
     package let configured: @Sendable (_ queue: String) throws -> (source: QueueSource, isGiven: Bool)
     package let waitUntilReady: @Sendable (RedisClient) async throws -> Void
-    /// Until this time, clients without a connection are awaited only briefly, because the wait for one has failed.
+    /// Until this time, clients without a connection are awaited only briefly, because an earlier wait for a connection has failed.
     private let impatientUntil = NIOLockedValueBox(ContinuousClock.now)
     private static let impatience = Duration.seconds(10)
 
@@ -68,7 +68,7 @@ package struct Fleet: Sendable {
         return client
     }
 
-    /// Returns the time of Redis in milliseconds since 1970: of the first queue's server or, without queues, of that of the shared keys.
+    /// Returns Redis' time in milliseconds since 1970, from the server of the first queue or, without queues, of the shared keys.
     package func now(of queues: [QueueKeys] = []) async throws -> Int64 {
         try await client(for: queues.first?.retry ?? sharedKeys.audit).time()
     }
@@ -80,7 +80,7 @@ package struct Fleet: Sendable {
 
     package struct Found: Sendable {
         package var keys: [QueueKeys]
-        /// The reason why there may be more queues, if there may.
+        /// The reason why queues may be missing; `nil` after a complete search.
         package var incomplete: String?
         /// The error of a server that could not be searched for queues.
         package var unsearched: RedisError?
@@ -110,10 +110,10 @@ package struct Fleet: Sendable {
         return Found(keys: queues, incomplete: found.incomplete, unsearched: found.unsearched)
     }
 
-    /// The error if the settings name other jobs than the workers of a queue claim.
+    /// The error if the settings and a queue's workers disagree about the source of its jobs.
     package struct Contradiction: Error, Sendable, CustomStringConvertible {
         package let queue: String
-        /// The jobs that the workers claim, and the jobs that the settings name.
+        /// The source from which the workers claim, and the source in the settings.
         package let workers, settings: QueueSource
 
         package var description: String {
@@ -199,7 +199,7 @@ package struct Fleet: Sendable {
         } while cursor != "0"
     }
 
-    /// Asks for the slots of all servers: first the server of the key, and then others if it is unreachable.
+    /// Reads the slots of all servers from the server of the key or, if it is unreachable, from another server.
     private func clusterSlots(_ key: String) async throws -> RESPReply {
         // These keys are in slots far apart, so probably on different servers.
         var keys = [key, "0", "1", "2", "3"]
@@ -255,7 +255,7 @@ package struct QueueSearch {
 
     package let prefix: String
     package private(set) var names: Set<String> = []
-    /// The reason why there may be more queues.
+    /// The reason why queues may be missing; `nil` after a complete search.
     package var incomplete: String?
     /// The error of a server that could not be searched.
     package var unsearched: RedisError?

@@ -40,7 +40,7 @@ package struct FleetAccess: Sendable, Equatable {
         beginsWithDash(value) ? ["\(option)=\(value)"] : [option, value]
     }
 
-    /// By the byte, as the parser of a command reads it: to Swift a dash before a combining mark is another character.
+    /// Compares bytes, as the parser of commands does. To Swift, a dash before a combining mark is another character.
     private static func beginsWithDash(_ word: String) -> Bool { word.utf8.first == UInt8(ascii: "-") }
 
     /// Quotes a word for a shell. The word may be a name, which producers choose, so it can contain anything.
@@ -53,7 +53,7 @@ package struct FleetAccess: Sendable, Equatable {
             }
         return isPlain
             ? word
-            // By the byte, as the shell reads it.
+            // Compares bytes, as the shell does.
             : "'" + String(decoding: word.utf8.flatMap { $0 == 0x27 ? Array("'\\''".utf8) : [$0] }, as: UTF8.self) + "'"
     }
 }

@@ -39,7 +39,7 @@ extension PauseRecord {
     /// True if an operator gave no reason: the reason then names the operator.
     package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
 
-    /// The reason, the beginning and the origin.
+    /// The reason, the beginning, and the operator if the reason does not name the operator.
     package var withOrigin: String {
         let since = since.map { ", since " + Moment.text($0) }
         let by = isReasonless ? nil : by.map { ", by \($0)" }
@@ -65,7 +65,7 @@ extension AppPauses {
         try await QueueScript.set(keys.appPaused(app), client) { $0.append(pause.json) }
     }
 
-    /// Returns the pauses of the paused apps among some apps, by name.
+    /// Returns the pauses of some apps, by name, without the apps that are not paused.
     /// - Throws: `RedisError`.
     package static func read(
         _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys
@@ -90,7 +90,7 @@ extension AppPauses {
     /// - Throws: `RedisError`.
     package static func sendProbe(of app: String, _ client: RedisClient, _ keys: SharedKeys) async throws {
         var command = RedisCommand("SET", keys.appResumed(app))
-        // Any value that differs from the last one.
+        // Lanes notice any value that differs from the previous one.
         command.append("\(UInt64.random(in: 1...UInt64.max))")
         command.append("PX")
         command.append(60_000)

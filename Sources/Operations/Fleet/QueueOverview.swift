@@ -11,14 +11,14 @@ package struct QueueOverview: Sendable {
     package struct Worker: Sendable {
         /// The lane's name, printable.
         package var name: String
-        /// The milliseconds until its lease ends; negative if it has ended.
+        /// The milliseconds until the lane's lease ends; negative if it has ended.
         package var leaseLeft: Int64
-        /// The number of jobs that it has claimed and not settled.
+        /// The number of jobs that the lane has claimed and not settled.
         package var claims: Int
-        /// Its report; `nil` if that can't be read.
+        /// The lane's report; `nil` if it can't be read.
         package var report: WorkerReport?
-        /// True while a lease proves that its process is alive. A lane without claims has a long lease, which proves nothing: it counts as
-        /// alive while the first lane of its process, which polls, has a lease.
+        /// True while a lease proves that the lane's process is alive. The lease of a lane without claims is long and proves nothing. Such
+        /// a lane counts as alive while the first lane of its process, which polls, has a lease.
         package internal(set) var isLiving = true
     }
 
@@ -26,7 +26,7 @@ package struct QueueOverview: Sendable {
     package static let maximumWorkers = 1000
     /// The maximum number of dead letters that are read for their reasons.
     package static let maximumSample = 200
-    /// The maximum size in bytes of these dead letters together, and of the first job.
+    /// The maximum size in bytes of the dead letters together, and of the first job.
     private static let maximumBytes = 262_144
 
     /// Redis' time in milliseconds since 1970.
@@ -46,13 +46,12 @@ package struct QueueOverview: Sendable {
     package var deadBytes: Int
     /// Cancelled jobs that are kept.
     package var cancelled: Int
-    /// The time since the first of ``due`` became due, in milliseconds; `nil` if none is due.
+    /// The time since the first job of ``due`` became due, in milliseconds; `nil` if no job is due.
     package var overdue: Int64?
-    /// The due time of the last of ``due`` and ``later``, in milliseconds since 1970; `nil` if there are none.
+    /// The latest due time of the jobs of ``due`` and ``later``, in milliseconds since 1970; `nil` without these jobs.
     package var latest: Int64?
     /// The age in milliseconds of the job that has probably waited longest; `nil` if the job has no time of its enqueueing.
     package var oldestWaiting: Int64?
-    /// The pause of the queue; `nil` if it is not paused.
     package var pause: PauseRecord?
     /// At most ``maximumWorkers`` lanes.
     package var workers: [Worker]
@@ -169,11 +168,11 @@ package struct QueueOverview: Sendable {
 
 /// The waiting jobs of a queue that sorts them, by their member `fair`.
 package struct QueueShares: Sendable, Equatable {
-    /// The jobs of one key, or of several keys, if there are too many.
+    /// The jobs of one key, or of several keys if there are too many keys.
     package struct Share: Sendable, Equatable {
         /// The text of `fair`, printable; empty for all jobs without it, `nil` for several keys.
         package var key: String?
-        /// An upper bound of the size of its waiting jobs, in bytes.
+        /// An upper bound of the size of the share's waiting jobs, in bytes.
         package var waitingBytes: Int
     }
 
@@ -184,7 +183,7 @@ package struct QueueShares: Sendable, Equatable {
     /// The largest shares in descending order, at most five.
     package var largest: [Share]
 
-    /// The share that has more than half of the bytes, while jobs of others wait, too.
+    /// The share that has more than half of the bytes while jobs of other shares wait.
     package var dominant: Share? { count > 1 ? largest.first { $0.waitingBytes > waitingBytes / 2 } : nil }
 
     package static func name(_ share: Share) -> String {
@@ -235,7 +234,7 @@ package struct PostponedCounts: Sendable, Equatable {
 
     init() {}
 
-    /// - Returns: `nil` if they are too many or too large.
+    /// - Returns: `nil` if the jobs are too many or too large.
     /// - Throws: `RedisError`, or `QueueFailure/unexpectedReply(_:)`.
     static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> PostponedCounts? {
         try await QueueScript.countPostponed.run(client, [keys.retry]) { command in

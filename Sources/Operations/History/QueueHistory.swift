@@ -47,7 +47,7 @@ package struct QueueHistory: Sendable, Equatable {
         package var freshness: Int { step == QueueHistory.minute ? 4 : hasMinutes ? 20 : 60 }
     }
 
-    /// Two estimated percentiles of a latency. Each is off by less than half.
+    /// Two estimated percentiles of a latency. The error of each is below 50 %.
     package struct Percentiles: Sendable, Equatable {
         /// The median in milliseconds.
         package var p50: Double
@@ -59,7 +59,7 @@ package struct QueueHistory: Sendable, Equatable {
     package struct Point: Sendable, Equatable {
         /// The beginning of the step, in milliseconds since 1970.
         package var at: Int64
-        /// The sums. ``MinuteCounts/retries`` and ``MinuteCounts/deferrals`` are by reason.
+        /// The sums of the step's counters. ``MinuteCounts/retries`` and ``MinuteCounts/deferrals`` are by reason.
         package var counts = MinuteCounts()
         /// The number of jobs that could be claimed (waiting and due): the largest sample of the step, with one sample
         /// per minute; `nil` without a sample.
@@ -165,7 +165,7 @@ package struct QueueHistory: Sendable, Equatable {
 
     /// Returns the sums of the histories of several queues. The points have the times of the latest history.
     /// - Parameter histories: histories of one span.
-    /// - Returns: `nil` for none.
+    /// - Returns: `nil` without histories.
     package static func sum(of histories: [QueueHistory]) -> QueueHistory? {
         guard var sum = histories.max(by: { $0.points[0].at < $1.points[0].at }) else { return nil }
         for index in sum.points.indices {

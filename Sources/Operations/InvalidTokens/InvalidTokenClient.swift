@@ -34,7 +34,7 @@ package final class InvalidTokenClient: LoopBound {
             InvalidTokenSet(client: client, clients: { clients.client(for: $0) }, keys: keys, maximumAge: maximumAge))
     }
 
-    /// Makes a client that only reads, over connections that others use too.
+    /// Makes a client that only reads, over the connections of the fleet.
     package static func reading(_ fleet: Fleet) async throws -> InvalidTokenClient {
         let (clients, keys) = (fleet.clients, fleet.sharedKeys)
         let client = try await fleet.client(for: keys.invalidTokens)
@@ -50,7 +50,7 @@ package final class InvalidTokenClient: LoopBound {
 
     package func count() async throws(QueueFailure) -> Int { try await call { $0.count(completion: $1) } }
 
-    /// Counts the tokens of a form, also while the number of shards is changed.
+    /// Counts the tokens in the set's form with a number of shards, even while that number is changed.
     func count(among shards: Int) async throws(QueueFailure) -> Int {
         try await call { set, completion in
             set.form(changing: shards).sizes(of: 0..<shards) { completion($0.map { $0.reduce(0, +) }) }
@@ -116,7 +116,7 @@ package final class InvalidTokenClient: LoopBound {
     /// Reads all marks that match, in the shards that can be read.
     /// - Parameters:
     ///   - withDetails: false to read only the tokens. Ignored unless the filter is empty.
-    ///   - unread: gets the other shards.
+    ///   - unread: gets the shards that can't be read.
     ///   - page: gets the matching marks of each part; returns `false` to stop.
     /// - Throws: the first error if no shard can be read, or an error of `page`.
     package func sweep(
@@ -160,7 +160,7 @@ package final class InvalidTokenClient: LoopBound {
         return try result.get()
     }
 
-    /// Closes the connections, which must be its own.
+    /// Closes the connections. Only for a client that `start` has made: other clients use connections of the fleet.
     package func close() async {
         do {
             try await clients.eventLoop.flatSubmit { [clients] in clients.close() }.get()

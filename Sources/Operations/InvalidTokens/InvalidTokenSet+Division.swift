@@ -4,7 +4,7 @@ import Redis
 
 /// Functions for the operator who changes the number of shards, while no other process uses the set.
 extension InvalidTokenSet {
-    /// Records how the set is divided, unless the record is no longer the former one.
+    /// Records how the set is divided, if the present record is `former`.
     /// - Parameter completion: gets the record before this call.
     func record(_ next: TokenDivision, after former: TokenDivision, completion: @escaping Completion<TokenDivision>) {
         clients.run(
@@ -20,7 +20,7 @@ extension InvalidTokenSet {
             })
     }
 
-    /// A key of a form, and the number of its tokens or registrations.
+    /// A key of the set in one of its forms, and the number of the key's tokens or registrations.
     struct Content: Sendable {
         var shard: Int
         var key: String
@@ -92,7 +92,7 @@ extension InvalidTokenSet {
         }
     }
 
-    /// - Parameter pairs: tokens, each with the time of its registration as it is stored.
+    /// - Parameter pairs: tokens, each followed by the time of its registration as it is stored.
     private func copyRegistrations(
         _ pairs: [ByteBuffer], to form: TokenForm, completion: @escaping Completion<Void>
     ) {

@@ -62,15 +62,15 @@ extension InvalidTokenSet {
         package var unread: (shard: String, failure: QueueFailure)?
     }
 
-    /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or gets
-    /// another number of shards, some are read twice.
+    /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or gets another number of
+    /// shards, some are read twice.
     /// - Parameters:
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - count: the approximate number of tokens.
     ///   - withDetails: true to read their details, too.
     ///   - sets: the sets to read.
     ///   - beginning: the first hex digits of the tokens, at least four; empty for all tokens. Pages can be empty.
-    ///   - skipsUnread: true for a ``Page/unread`` instead of a failure if a key of a divided set can't be read.
+    ///   - skipsUnread: true to return ``Page/unread`` instead of failing if a key of a divided set can't be read.
     package func scan(
         after cursor: String?, count: Int, withDetails: Bool, sets: TokenSets = .all, beginning: String = "",
         skipsUnread: Bool = false, completion: @escaping Completion<Page>
@@ -119,7 +119,7 @@ extension InvalidTokenSet {
             next.cursor = cursor
             if cursor == "0" { next.key += 1 }
             let isLast = next.key >= end
-            // Shards can have empty sets.
+            // The sets of a shard can be empty, so the search continues with the next key.
             if found.isEmpty, !isLast, beginning.isEmpty {
                 return scan(
                     next, until: end, sets, beginning, count: count, withDetails: withDetails,
@@ -127,7 +127,7 @@ extension InvalidTokenSet {
             }
             let page = Page(cursor: isLast ? nil : next.text, tokens: found.map { Listed(token: $0) })
             guard withDetails else { return completion(.success(page)) }
-            // A token that is in several sets is listed with the first.
+            // A token that is in several sets is listed only with the first of these sets.
             let earlier = TokenSets.all(before: key, of: keys.shard(shard, of: place.shards)).intersection(sets)
             describe(page, skipping: earlier, completion)
         }

@@ -58,9 +58,9 @@ extension InvalidTokenSet.Listed: Shown {
 }
 
 extension InvalidTokenSet.Listed {
-    /// Returns one mark of each token that is in a set for other programs because of a mark, if the filter includes that set.
+    /// Returns one mark of each token that the filter's sets for other programs contain; without a filter, one element of each token.
     package static func tokens(of marks: [Self], in filter: InvalidTokenFilter) -> [Self] {
-        // Without a filter the marks were not read, but the elements of a token follow one another.
+        // Equal tokens follow one another. Without a filter the marks were not read, so the marks have no sets.
         var last: ByteBuffer?
         return marks.filter { mark in
             guard filter.isEmpty || !mark.set.isDisjoint(with: filter.ownSets), mark.token != last else { return false }
@@ -84,7 +84,7 @@ package struct InvalidTokenFilter: Equatable {
     package var reasons: [String] = []
     package var sources: [String] = []
     package var environments: [String] = []
-    /// They became invalid in this range of time, in milliseconds since 1970.
+    /// The range of the times at which tokens became invalid, in milliseconds since 1970.
     package var earliest: Int64?
     package var latest: Int64?
 
@@ -118,7 +118,7 @@ package struct InvalidTokenFilter: Equatable {
 
     package var isEmpty: Bool { self == InvalidTokenFilter() }
 
-    /// The sets for other programs of its environments; production's if it names no environment.
+    /// The sets for other programs in the filter's environments; the set of production if the filter has no environment.
     package var ownSets: TokenSets {
         environments.isEmpty ? .production : TokenSets(environments.map { .of(ByteBuffer(string: $0)) })
     }

@@ -42,7 +42,7 @@ package struct WritePatience: Sendable {
 
     package mutating func succeeded() { (since, failures) = (nil, 0) }
 
-    /// Reduces the remaining time to at most `limit`. Only the first call does.
+    /// Reduces the remaining time to at most `limit`. Later calls have no effect.
     package mutating func shorten(to limit: TimeAmount, now: NIODeadline) {
         guard !isShortened else { return }
         isShortened = true

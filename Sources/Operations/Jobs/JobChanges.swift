@@ -107,7 +107,7 @@ package struct JobChanges {
         }
     }
 
-    /// Returns the number of jobs to change next, once it is their turn; 0 if it is interrupted.
+    /// Waits for the pace, and returns the number of jobs to change next; 0 if it is interrupted.
     private func portion(_ isInterrupted: () -> Bool) async throws -> Int {
         isInterrupted() ? 0 : min(try await pace.wait(isInterrupted), Self.portion, limit - tally.changed)
     }
@@ -206,7 +206,7 @@ package struct JobChanges {
         pace.moved(changed.changed, at: .now())
         tally.evicted += changed.evicted
         if push != nil { tally.doubled += chosen.count - changed.changed }
-        // An estimate: some may no longer have been in place, and it is unknown which. That is rare.
+        // An estimate: some of the chosen jobs may have left their place, and it is unknown which ones. This is rare.
         tally.notifications += chosen.prefix(changed.changed).reduce(0) { $0 + $1.notifications }
         return changed
     }

@@ -22,8 +22,8 @@ package struct JobFilter: Sendable, Equatable {
     package var reasons: [String] = []
     /// Texts that occur in the producer's bytes, ignoring the case of ASCII letters.
     package var texts: [String] = []
-    /// They were enqueued or, if that is unknown, first claimed in this range of time, in milliseconds since 1970. Jobs of unknown age do
-    /// not match a range.
+    /// The range of the times at which jobs were enqueued or, if that is unknown, first claimed, in milliseconds since 1970. Jobs of
+    /// unknown age match no range.
     package var since: Int64?
     package var until: Int64?
     /// The next attempt is due before this time, in milliseconds since 1970.
@@ -68,7 +68,7 @@ package struct JobFilter: Sendable, Equatable {
         }
         keys = Set(try fields.keys())
         ids = Set(try fields.names("id"))
-        // Channels are compared as they are.
+        // The unchanged text is kept, too, because it may be a channel.
         tokens = Set(try fields.tokens().flatMap { [$0, TokenText.normalized($0)] })
         apps = Set(try fields.names("app"))
         topics = Set(try fields.names("topic"))

@@ -15,9 +15,9 @@ package enum JobPush {
         case listIsTooLong(length: Int)
     }
 
-    /// A request that must push its jobs once, also if it is repeated.
+    /// A request that pushes its jobs only once, even if it is repeated.
     package struct Request: Sendable {
-        /// The name, which a repetition has, too.
+        /// The name of the request. A repetition has the same name.
         package let name: String
         package let digest: String
         /// Redis remembers the request for this time, in seconds.

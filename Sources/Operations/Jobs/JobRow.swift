@@ -9,7 +9,7 @@ package struct JobRow: Sendable {
     package let queue: String
     package let job: StoredJob
     package let now: Int64
-    /// The ID of the newer job that replaces it, or its campaign. `nil` if it is not replaced, or if that was not read.
+    /// The ID or the campaign of the newer job that replaces this job; `nil` if no job does, or if this was not read.
     package var replacedBy: String?
     /// The findings of a check of the job, if it was checked.
     package var verdicts: [Verdict] = []
@@ -45,7 +45,7 @@ package struct JobRow: Sendable {
     /// The last failure, such as `503 ServiceUnavailable`.
     package var error: String? { Self.text(job.failure) }
 
-    /// The reason of its deferral, such as `CampaignLimited`.
+    /// The reason of the job's deferral, such as `CampaignLimited`.
     package var deferral: String? { Self.text(job.deferral) }
 
     private static func text(_ cause: Envelope.Cause?) -> String? {
@@ -53,7 +53,7 @@ package struct JobRow: Sendable {
         return parts.isEmpty ? nil : parts.joined(separator: " ")
     }
 
-    /// The reason why it is not sent yet, if it has one.
+    /// The reason why the job is not sent yet; `nil` if it only waits.
     package var note: String? {
         job.lane.map { "claimed by \($0)" } ?? error ?? (job.isValid ? nil : "unreadable")
     }
@@ -61,7 +61,7 @@ package struct JobRow: Sendable {
     /// The time of the next attempt, such as `in 3m` or `due`.
     private var next: String? { job.due.map { $0 > now ? "in \(Moment.age($0.since(now - 999)))" : "due" } }
 
-    /// The beginning of its only device token, or the number of tokens.
+    /// The beginning of the job's only device token, or the number of tokens.
     package var device: String? {
         let tokens = job.tokens
         return tokens.count > 1

@@ -4,16 +4,16 @@ import PushQueue
 import Redis
 
 package enum JobAction: Sendable {
-    /// They become dead letters.
+    /// The jobs become dead letters.
     /// - Parameter detail: an explanation for the dead letter.
     case cancel(detail: String)
-    /// They are removed, and count as cancelled.
+    /// The jobs are removed, and count as cancelled.
     case discard
-    /// They are removed after they were pushed elsewhere.
+    /// The jobs are removed after they were pushed elsewhere.
     case remove
-    /// They are moved to another queue of the same server.
+    /// The jobs are moved to another queue of the same server.
     case move(to: QueueKeys)
-    /// Their next attempt is due now.
+    /// The next attempt of the jobs is due now.
     case run
 
     fileprivate var name: String {
@@ -42,7 +42,7 @@ package enum JobAction: Sendable {
     }
 }
 
-/// The writer of changes, with one call for some jobs of one place. Jobs that are no longer in their place are left alone.
+/// The writer of changes, with one call for some jobs of one place. Jobs that have left their place are not changed.
 struct JobWriter {
     struct Changed: Sendable, Equatable {
         /// Jobs that were still in place.

@@ -55,7 +55,7 @@ package struct QueueJobs: Sendable {
     package init(_ client: RedisClient, _ keys: QueueKeys, format: JobFormat = .native, limits: QueueLimits = .init()) {
         self.client = client
         self.keys = keys
-        // Jobs of other classes are jobs of the list, too.
+        // Operators see all jobs of the list, whatever their Sidekiq class is.
         self.format = format.withoutClasses
         self.limits = limits
     }
@@ -114,8 +114,8 @@ package struct QueueJobs: Sendable {
 
     /// Reads all jobs of some states.
     /// - Parameters:
-    ///   - inOrder: true to begin with the jobs that are sent next. Otherwise no job is missed that a worker sorts in the meantime: the
-    ///     list is read from its tail, and the sorted jobs after it.
+    ///   - inOrder: true to begin with the jobs that are sent next. False to miss no job that a worker sorts in the meantime: the list is
+    ///     read from its tail, and the sorted jobs after it.
     ///   - body: gets the jobs of each page that match, and Redis' time; returns false to stop.
     /// - Returns: the number of jobs that were examined.
     /// - Throws: `RedisError`, `QueueFailure/unexpectedReply(_:)`, or an error of `body`.
@@ -147,7 +147,7 @@ package struct QueueJobs: Sendable {
         return looked
     }
 
-    /// The same error as that of a script.
+    /// The error for a cursor that no reply had, in the form of a script's error.
     private static var unknownCursor: RedisError {
         .server(RedisServerError(text: "ERR jobs: CURSOR that no reply had"))
     }
@@ -186,7 +186,7 @@ package struct QueueJobs: Sendable {
             if let index = places.firstIndex(where: { $0.name == parts[0] }) {
                 (places, inner) = (places[index...], InnerCursor(parts[1]))
             } else {
-                // The lane has ended; the list continues with the next one.
+                // The lane has ended, so the listing continues with the next lane.
                 let start = Place.claimed(lane: "").name
                 guard parts[0].hasPrefix(start) else { throw Self.unknownCursor }
                 let next = places.firstIndex { $0.name.hasPrefix(start) ? $0.name > parts[0] : $0.isPostponed }
@@ -276,7 +276,7 @@ package struct QueueJobs: Sendable {
         _ body: (Place, [StoredJob], Int64) async throws -> Bool
     ) async throws -> Bool {
         let key = keys.claimed(lane)
-        // By number, because the order of HKEYS may change from call to call, too.
+        // By number, because the order of HKEYS may differ between calls.
         let numbered = try await client.call(RedisCommand("HKEYS", key)).root.children.compactMap(\.string)
             .map { (number: ClaimID(field: $0)?.number ?? .max, field: $0) }
         var fields = numbered.sorted { $0 < $1 }.map(\.field)[...]

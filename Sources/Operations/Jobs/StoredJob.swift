@@ -8,13 +8,13 @@ import PushQueue
 package struct StoredJob: Sendable {
     /// The state of a job. The raw value is its spelling in commands.
     package enum State: String, CaseIterable, Sendable, Comparable {
-        /// It is in the list, among the sorted jobs or in the inbox.
+        /// The job is in the list, among the sorted jobs or in the inbox.
         case waiting
-        /// It failed and is tried again; it may be deferred since.
+        /// The job failed and is tried again. It may have been deferred since then.
         case retrying
-        /// It waits for its `send_at`.
+        /// The job waits for its `send_at`.
         case scheduled
-        /// It could not be sent, and has not failed.
+        /// The job could not be sent, and has not failed.
         case deferred
         case claimed
 
@@ -27,13 +27,13 @@ package struct StoredJob: Sendable {
     }
 
     package let state: State
-    /// The job as it is stored, with its wrapper; of a job beyond 16 MiB only the beginning.
+    /// The job as it is stored, with its wrapper. For a job larger than 16 MiB, only the beginning.
     package let body: ByteBuffer
     /// The size of the stored job in bytes.
     package let size: Int
     /// The member of a sorted job; `nil` for other jobs.
     private let sorted: SortedMember?
-    /// The time of its next attempt, in milliseconds since 1970; `nil` if it is not postponed.
+    /// The time of the job's next attempt, in milliseconds since 1970; `nil` if the job is not postponed.
     package let due: Int64?
     package let lane: String?
     package let envelope: Envelope
@@ -54,7 +54,7 @@ package struct StoredJob: Sendable {
     /// - Parameters:
     ///   - due: the due time of a postponed job; `nil` for other jobs.
     ///   - hasFailed: true for a postponed job that failed.
-    ///   - format: its format; `nil` to not decode it.
+    ///   - format: the format of the job; `nil` to leave the job undecoded.
     package init(
         _ body: ByteBuffer, size: Int, due: Int64? = nil, hasFailed: Bool = false, lane: String? = nil,
         format: JobFormat?
@@ -65,7 +65,7 @@ package struct StoredJob: Sendable {
     /// Makes a sorted job from a member of the set, without the wrapper that only sorted jobs have.
     /// - Parameters:
     ///   - size: the size of the member in bytes.
-    ///   - format: its format; `nil` to not decode it.
+    ///   - format: the format of the job; `nil` to leave the job undecoded.
     init(sorted member: ByteBuffer, size: Int, format: JobFormat?) {
         let parts = SortedMember(member, isWhole: size == member.readableBytes)
         let wrapper = parts.lead.readableBytes > 0 ? parts.lead.readableBytes + 1 : 0
@@ -86,7 +86,7 @@ package struct StoredJob: Sendable {
             job = try format.map { format throws(JobError) in try JobDecoder.decode(body, as: format) }
             isValid = true
         } catch {
-            // So operators need not specify that a queue has Sidekiq's jobs.
+            // Sidekiq's format is tried, too, so that operators need not specify it.
             let sidekiq = try? JobDecoder.decode(body, as: .sidekiq(classes: []))
             job = sidekiq ?? format.map { JobDecoder.identify(body, as: $0) }
             isValid = sidekiq != nil
@@ -100,21 +100,21 @@ package struct StoredJob: Sendable {
         }
     }
 
-    /// The bytes that Redis has in its place.
+    /// The job's bytes in Redis.
     var stored: ByteBuffer { sorted?.replacing(by: body) ?? body }
     /// The offset of the producer's bytes in ``stored``.
     var start: Int { envelope.original.lowerBound + (sorted?.lead.readableBytes ?? 0) }
 
-    /// True if all of its bytes were read.
+    /// True if all bytes of the job were read.
     package var isWhole: Bool { size == body.readableBytes }
 
     /// The producer's bytes, without a worker's wrapper.
     package var original: ByteBuffer { envelope.originalBytes(in: body) }
 
-    /// The key that operators use.
+    /// The key by which operators name the job.
     package var key: String { JobKey.of(original) }
 
-    /// The producer's ID, or that of a worker's wrapper.
+    /// The job's ID from its producer or, without one, from a worker's wrapper.
     package var id: ByteBuffer? { job.flatMap { job in job.id.map(job.text) } ?? envelope.id.map(text) }
     package var app: ByteBuffer? { job.flatMap { job in job.app.map(job.text) } }
     package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } }
@@ -123,21 +123,21 @@ package struct StoredJob: Sendable {
     package var labels: [String: String] { job?.labelsText.map(JobLabels.read) ?? [:] }
     /// Of the jobs with this key, only the newest is sent.
     package var replaces: ByteBuffer? { job.flatMap { job in job.replaces.map(job.text) } }
-    /// The device tokens that are still to be sent to, or its channel.
+    /// The device tokens that have no outcome yet, or the job's channel.
     package var tokens: [ByteBuffer] {
         guard let job else { return envelope.tokens(in: body) }
         return job.tokens.map { $0.map(job.text) } ?? [job.token ?? job.channel].compactMap { $0.map(job.text) }
     }
-    /// The number of notifications that are still to be sent.
+    /// The number of notifications that have no outcome yet.
     package var notifications: Int { job?.tokenCount ?? max(1, envelope.tokens(in: body).count) }
     package var failure: Envelope.Cause? { envelope.failure(in: body) }
     package var deferral: Envelope.Cause? { envelope.deferral(in: body) }
-    /// The time of its enqueueing or of its first claim, in milliseconds since 1970.
+    /// The time when the job was enqueued or first claimed, in milliseconds since 1970.
     package var enqueuedAt: Int64? { job?.enqueuedAt ?? envelope.enqueued }
 
     private func text(_ field: JobField) -> ByteBuffer { Job(body: body, envelope: envelope).text(field) }
 
-    /// The job in a wrapper that makes it due regardless of its `send_at`. It is unchanged if it is due without one.
+    /// The job in a wrapper that makes it due regardless of its `send_at`. A job that is due anyway is unchanged.
     var madeDue: ByteBuffer {
         guard state == .scheduled, !envelope.isDue else { return body }
         var wrapped = ByteBuffer()

@@ -57,14 +57,14 @@ package struct ResultFilter: Equatable, Sendable {
         attempt = try fields.number("attempt", 0...Int(Int32.max))
     }
 
-    /// Returns tokens as results have them: as they were sent, or as the job has them if they are not valid.
+    /// Returns tokens in the forms that results can have: lower-case hex, or the text of the job if it is not a valid token.
     package static func forms(of tokens: [String]) -> Set<String> {
         Set(tokens.flatMap { [$0, TokenText.normalized($0)] })
     }
 
     package var isEmpty: Bool { self == ResultFilter() }
 
-    /// True if it names jobs or devices, so that results are expected.
+    /// True if the filter names jobs or devices, so that at least one result is expected.
     package var namesOne: Bool { !ids.isEmpty || !tokens.isEmpty }
 
     package func matches(_ result: StoredResult) -> Bool {

@@ -33,22 +33,22 @@ package struct ResultGroup: Sendable {
         self.consumer = consumer
     }
 
-    /// The beginning of a group that a consumer has opened.
+    /// The place at which a group begins when a consumer opens it.
     package enum Opening: Sendable, Equatable {
         case existing
-        /// It is new, and gets none of the entries that the stream has.
+        /// The group is new. It does not get the `skipped` entries that the stream already has.
         case new(skipped: Int)
-        /// It was lost, and continues after the entries that it has handled.
+        /// The group was lost in Redis. It continues after the entries that it has handled.
         case continued(Position)
-        /// It was lost, and so were entries that it may not have handled. It begins with the first entry that is left. `lost` is its last
-        /// position.
+        /// The group was lost in Redis, and entries that it may not have handled are lost, too. It begins with the first remaining entry.
+        /// `lost` is its last position.
         case restarted(lost: Position?)
     }
 
     package struct Position: Sendable, Equatable {
         /// The group has handled all entries before this one.
         package var entry: String
-        /// True if it has handled this one too.
+        /// True if the group has handled this entry, too.
         package var isHandled: Bool
         /// The number of entries that no consumer had read; `nil` if it is unknown.
         package var waiting: Int?
@@ -74,7 +74,7 @@ package struct ResultGroup: Sendable {
         var start = milliseconds.map { $0 > 0 ? "\($0 - 1)-\(UInt64.max)" : "0" } ?? "$"
         var opening = Opening.new(skipped: milliseconds == nil ? stream.count : 0)
         if let position {
-            // If the newest entry is older than the group's position, it is another stream than the group has read.
+            // If the newest entry is older than the group's position, the group has read another stream.
             let isOlder = StoredResult.Place(stream.newest, index: 0) < StoredResult.Place(position.start, index: 0)
             let first = StoredResult.Place(stream.first ?? StoredResult.beginning, index: 0)
             let hasGap =
@@ -90,9 +90,9 @@ package struct ResultGroup: Sendable {
         return opening
     }
 
-    /// Returns the ID of the newest entry that the stream ever had, that of its first entry, and the number of its entries.
+    /// Returns the ID of the newest entry that the stream ever had, the ID of its first entry, and the number of its entries.
     private func stream() async throws -> (newest: String, first: String?, count: Int) {
-        // XINFO has an error without a code for a missing stream.
+        // For a missing stream, XINFO returns an error without a code.
         guard try await client.call(RedisCommand("EXISTS", keys.results)).root.number == 1 else {
             return (StoredResult.beginning, nil, 0)
         }
@@ -119,7 +119,7 @@ package struct ResultGroup: Sendable {
         }
         for word in ["STREAMS", keys.results, ">"] { command.append(word) }
         let reply = try await client.call(command, deadline: .milliseconds(Int64(milliseconds ?? 0) + 10_000))
-        // An array with one stream, which is its name and its entries; nil without results.
+        // The reply is an array with one stream, which is its name and its entries; nil without results.
         guard reply.root.count == 1, reply.root[0].count == 2 else { return ResultPage() }
         return ResultPage(reply.root[0][1])
     }
@@ -127,7 +127,7 @@ package struct ResultGroup: Sendable {
     /// Returns the consumers with pending entries.
     /// - Throws: `RedisError`.
     package func holders() async throws -> [String] {
-        // The number of pending entries, the first, the last, and the number of each consumer.
+        // The reply: the number of pending entries, the first and the last ID, and the number of each consumer.
         let summary = try await client.call(RedisCommand("XPENDING", keys.results, name)).root
         return summary.count == 4 ? summary[3].children.compactMap { $0.count == 2 ? $0[0].string : nil } : []
     }

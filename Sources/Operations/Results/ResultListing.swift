@@ -34,7 +34,7 @@ package struct ResultListing: Sendable {
     ) async throws -> ResultListing {
         var (listing, page) = (ResultListing(), ResultPage?.none)
         let (oldest, newest) = (order.since.map(String.init) ?? "-", order.until.map(String.init) ?? "+")
-        // The entry of the last result may have more.
+        // The entry of the last result may have more results, so the search begins with that entry.
         var start = last?.entry ?? (order.newestFirst ? newest : oldest)
         while true {
             let count = ResultPage.size(for: Self.page, after: page)

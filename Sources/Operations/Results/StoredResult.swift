@@ -87,7 +87,7 @@ package struct StoredResult: Sendable {
 
     /// Waits until there is a new result.
     /// - Parameters:
-    ///   - entry: the entry after which it is.
+    ///   - entry: the entry that the new result must follow.
     ///   - milliseconds: the maximum time to wait.
     /// - Throws: `RedisError`.
     package static func wait(

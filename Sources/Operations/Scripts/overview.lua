@@ -16,7 +16,7 @@
 -- ARGV  1 claimed:        prefix of a lane's HASH of claims
 --       2 max workers     the maximum number of lanes that are read
 --       3 max letters     the maximum number of dead letters that are read, the newest first
---       4 max bytes       reading them ends when they add up to this; a larger head is not returned
+--       4 max bytes       the size at which reading dead letters ends; a larger head is not returned
 --       5 head            the index of the list's head, 0 or -1
 -- Reply { now, jobs, due, later, retrying, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes,
 --         latest, cancelled, shares }
@@ -26,7 +26,7 @@
 --       overdue           for how long the first of these jobs has been due, ms; -1 when none is due
 --       latest            when the last of them is due, ms; -1 when there is none
 --       paused            the value of the key; nil when the queue is not paused
---       head              the job that probably waits for longest: the first of the list, or among the sorted jobs; '' when
+--       head              the job that has probably waited longest: the first of the list, or among the sorted jobs; '' when
 --                         there is none
 --       cancelled         the number of cancelled jobs that are kept
 --       members           the number of lanes
@@ -89,8 +89,8 @@ end
 -- The maximum number of shares that are read, and that are returned.
 local MOST_SHARES, LARGEST_SHARES = 2000, 5
 
--- Returns the shares with the most waiting bytes. A share is a position in the order of sending, in bytes: its jobs reach up to it. `time`
--- is the position of the job that was claimed last.
+-- Returns the shares with the most waiting bytes. A share is a position in the order of sending, in bytes: the end of its jobs. `time` is
+-- the position of the job that was claimed last.
 local function largest_shares()
     if redis.call('EXISTS', shares, sorted) == 0 then
         return {}

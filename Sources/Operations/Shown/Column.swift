@@ -9,7 +9,7 @@ import PushJob
 package protocol Shown: ColumnValue, Sendable {
     static var columns: Columns<Self> { get }
 
-    /// Appends the JSON object, before characters that mislead people are escaped.
+    /// Appends the JSON object. The caller then escapes the characters that mislead people.
     func writeObject(to json: inout ByteBuffer, isDetailed: Bool)
 }
 
@@ -22,7 +22,7 @@ package struct Column<Thing>: Sendable {
     package let kind: ColumnKind
     package let title: String
     package let places: ColumnPlaces
-    /// In lists of pages, the title of the column that shows this value in the second line of its cells; `nil` for a column of its own.
+    /// On pages, the title of the column whose cells show this value in their second line; `nil` if the value has its own column.
     package let under: String?
     /// True for a member that only the JSON of a single thing has, because it is large or needs a right.
     let isDetail: Bool
@@ -81,7 +81,7 @@ package enum ColumnKind: Sendable {
     case key
     /// A number of things.
     case count
-    /// A point in time, in milliseconds since 1970; with `age` a table has only its age.
+    /// A point in time, in milliseconds since 1970. A table shows an `age` only as the time since then.
     case time, age
     /// A duration in milliseconds.
     case duration
@@ -189,7 +189,7 @@ package struct Columns<Thing>: Sendable {
     /// - Parameters:
     ///   - name: the name in the API's description, such as `DeadLetter`.
     ///   - commands: the commands that print it with `--json`.
-    ///   - isSorted: false if the members are in the order of the columns, and not in that of their names.
+    ///   - isSorted: false to order the members as the columns; true to order them by name.
     ///   - isOpen: true if an object can have further members.
     package init(
         _ name: String, _ meaning: String, commands: [String] = [], isSorted: Bool = true, isOpen: Bool = false,

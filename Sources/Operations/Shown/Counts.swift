@@ -3,12 +3,12 @@ import PushQueue
 
 /// A thing that is listed and counted.
 package protocol Counted: Shown {
-    /// The word for several of them, and an option that makes the list shorter.
+    /// The plural of the thing, and an option that makes the list shorter.
     static var things: String { get }
     static var narrowing: String { get }
-    /// The columns that they can be counted by.
+    /// The columns by which the things can be counted.
     static var groups: [String] { get }
-    /// The labels of its job; `nil` for things that have none.
+    /// The labels of the thing's job; `nil` for things without labels.
     var labels: [String: String]? { get }
     /// Returns the value of a group; `nil` if it is unknown.
     func group(_ name: String) -> String?
@@ -21,7 +21,7 @@ extension Counted {
     static var labelGroup: String { "label.NAME" }
     static var hasLabels: Bool { groups.contains(labelGroup) }
 
-    /// The columns that they can be counted by, for help texts and errors.
+    /// The columns by which the things can be counted, for help texts and errors.
     package static var groupsInWords: String { groups.joined(separator: ", ") }
 }
 

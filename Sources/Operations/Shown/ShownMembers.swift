@@ -25,7 +25,7 @@ package struct ShownMembers: Sendable {
 
     private var withParts: [ShownMembers] { [self] + all.compactMap(\.form.part).flatMap(\.withParts) }
 
-    /// Returns some things, each followed by the things that are its members, and each once.
+    /// Returns things, each followed by the things that are its members, without repetitions.
     package static func withParts(of things: [ShownMembers]) -> [ShownMembers] {
         var known: Set<String> = []
         return things.flatMap(\.withParts).filter { known.insert($0.name).inserted }
@@ -46,7 +46,7 @@ extension ColumnForm {
 // MARK: Help
 
 extension ShownMembers.Member {
-    /// The meaning, with the possible words, or the name of the thing that it is or has.
+    /// The meaning, with the possible words or with the name of the thing that the value is or contains.
     package var explanation: String {
         switch kind {
         case .choice(let words): "\(meaning) \(words.map { "`\($0)`" }.joined(separator: ", "))."
@@ -58,7 +58,6 @@ extension ShownMembers.Member {
 // MARK: API
 
 extension ShownMembers {
-    /// A reference to the schema, as JSON.
     package var reference: String { "{\"$ref\": \"#/components/schemas/\(name)\"}" }
 
     /// The schemas of some things and their parts, as members of the API's `components.schemas`.

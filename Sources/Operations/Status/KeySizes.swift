@@ -84,7 +84,7 @@ package enum KeySizes {
         return try await client.call(commands).map { $0?.root.number ?? 0 }
     }
 
-    /// Returns the sums of the details of invalid tokens and, if the set is divided, of its sets and registrations,
+    /// Returns the total sizes of the details of invalid tokens and, in a divided set, of its sets and registrations. The totals are
     /// extrapolated from some hashes and one shard.
     private static func sums(_ fleet: Fleet, _ shards: Int) async throws -> [KeySize] {
         let shard = fleet.sharedKeys.shard(0, of: shards)

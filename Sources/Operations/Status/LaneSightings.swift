@@ -7,10 +7,10 @@ struct LaneSighting {
     var now: Int64
     var worker: QueueOverview.Worker
 
-    /// The name of its process; without a report, its own name.
+    /// The name of the lane's process; without a report, the name of the lane.
     var process: String { report?.process ?? worker.name }
 
-    /// Its report, if its name matches that of the lane.
+    /// The lane's report; `nil` if the report names another process.
     var report: WorkerReport? {
         worker.report.flatMap { worker.name.hasPrefix($0.process + ".") ? $0 : nil }
     }
@@ -18,7 +18,7 @@ struct LaneSighting {
     /// The process and the lane's index in it.
     var lane: String { "\(process) \(report?.lane ?? 0)" }
 
-    /// The time of its report; 0 without one.
+    /// The time of the lane's report; 0 without one.
     fileprivate var reportedAt: Int64 { report?.updatedAt ?? 0 }
 }
 
@@ -29,7 +29,6 @@ struct LaneSightings {
 
     init(_ all: [LaneSighting]) { self.all = all }
 
-    /// Returns the lanes of all other processes.
     func without(_ processes: Set<String>) -> LaneSightings {
         LaneSightings(all.filter { !processes.contains($0.process) })
     }
@@ -123,7 +122,7 @@ struct LaneSightings {
     /// The newest report of a process is late above this age, in milliseconds.
     private static let latest = 2 * WorkerReport.longestInterval + 3000
 
-    /// Returns the age in milliseconds of the reports of a living process that are late; `nil` if none are.
+    /// Returns the age in milliseconds of the oldest late report of a lane with claims or, without one, of the newest report if it is late.
     private func lateness(unwritable: Set<String>) -> Int64? {
         let ages = living.filter { !unwritable.contains($0.queue) }.compactMap { sighting in
             sighting.report.map { (age: sighting.now.since($0.updatedAt), hasClaims: sighting.worker.claims > 0) }

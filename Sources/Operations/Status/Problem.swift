@@ -33,7 +33,7 @@ package struct Problem: Sendable {
         let object: Object
         let message: String
         let since: Int64?
-        /// The first thing to do, as a clause; `nil` for that of the row.
+        /// The first thing to do, as a clause; `nil` to use the hint of the row.
         let hint: String?
         let remedies: [Remedy]
 
@@ -129,7 +129,7 @@ extension Problem {
         /// The condition must last for this time, such as `5m`.
         package let duration: String?
         package let severity: Severity
-        /// Templates of the alert in a line, and of its effect.
+        /// Templates: the alert in one line, and its effect.
         package let summary, description: String
         package let expression: String
 

@@ -2,8 +2,8 @@ import PushQueue
 import Redis
 
 extension Problem {
-    /// All kinds of problems, causes before their effects. A new problem is a row here and, unless it has one, a field of ``FleetStatus``
-    /// or a metric that measures it.
+    /// All kinds of problems, causes before their effects. A new problem needs a row here, and a field of ``FleetStatus`` or a metric that
+    /// measures it.
     package static let table: [Kind] =
         ofServers + ofRedis + ofQueues + ofJobs + ofWorkers + ofObstacles + ofProcesses + ofScopes + ofApps + ofAnswers
 
@@ -281,7 +281,7 @@ extension Problem {
             let now = status.at
             let maximum = limits.age ?? ProblemLimits.defaultPausedAge
             return status.readableQueues.compactMap { queue in
-                // Jobs without a time have waited at least since the pause, unless they are younger.
+                // The age of jobs without a time is measured from the beginning of the pause, although they may be younger.
                 guard let pause = queue.paused, queue.ready > 0,
                     let age = queue.oldestAgeMs ?? pause.since.map({ now.since($0) }), age > maximum
                 else { return nil }
@@ -884,7 +884,7 @@ extension Problem {
     ]
 
     /// Returns the row of certificates that expire within some days.
-    /// - Parameter later: the days of the critical kind, which then has the certificate instead.
+    /// - Parameter later: the number of days below which the critical kind reports the certificate instead.
     private static func certificate(
         _ name: String, _ severity: Kind.Severity, days: Int64, below later: Int64?, action: String, _ alert: Alert
     ) -> Kind {

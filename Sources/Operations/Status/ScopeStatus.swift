@@ -1,6 +1,6 @@
 import PushQueue
 
-/// A scope that lanes have slowed down, or suspect: their equal records as one.
+/// A slow or suspected scope. Equal records of several lanes are joined.
 package struct ScopeStatus: Sendable, Equatable {
     package var scope: ScopeRecord.Scope
     package var name: String
@@ -80,7 +80,7 @@ extension ScopeStatus: Shown {
         ])
 }
 
-// The words of its problem.
+// The words of a scope's problem.
 extension ScopeStatus {
     /// The faults of device tokens, by reason.
     private static let ofTokens = [
@@ -142,7 +142,7 @@ extension ScopeStatus {
             + "delivered in that time"
     }
 
-    /// The workers, if others do not have the problem. A job or a campaign may be on one lane only.
+    /// The workers that have the problem, if other workers do not. Empty for a job, campaign or topic, which may be on one lane only.
     private var place: String {
         switch scope {
         case .job, .campaign, .topic: return ""

@@ -20,7 +20,7 @@ package struct WorkerStatus: Sendable {
     package var inFlight = 0, claimed = 0, done = 0, rate = 0.0
     package var leaseLeftMs: Int64 = 0
     package var redis = ""
-    /// Its lanes, by index. They are not in the JSON.
+    /// The worker's lanes, by index. They are not in the JSON.
     package var laneStates: [LaneStatus] = []
 
     /// Sends a command to the worker, on all of its queues.
@@ -73,17 +73,17 @@ extension WorkerStatus: Shown {
 
 /// A lane of a worker, as it was found in all of its queues.
 package struct LaneStatus: Sendable {
-    /// The index in its process, from 0.
+    /// The lane's index in its process, from 0.
     package var index: Int
     package var queues: [String]
     /// Jobs that are claimed and not settled.
     package var claimed: Int
-    /// The milliseconds until the first of its leases ends; negative if it has ended.
+    /// The milliseconds until the lane's first lease ends; negative if it has ended.
     package var leaseLeftMs: Int64
     package var isLiving: Bool
-    /// The age of its last report, in milliseconds.
+    /// The age of the lane's last report, in milliseconds.
     package var silenceMs: Int64?
-    /// Its last report; `nil` if it can't be read.
+    /// The lane's last report; `nil` if it can't be read.
     package var report: WorkerReport?
 }
 

@@ -5,7 +5,7 @@ import Redis
 package struct WrongKey: Sendable, Equatable {
     package var key, found, expected: String
 
-    /// Finds the keys of a queue that hold another type.
+    /// Finds the keys of a queue that have the wrong type.
     /// - Parameter lanes: the names of the queue's lanes.
     /// - Throws: `RedisError`.
     package static func find(
@@ -17,7 +17,7 @@ package struct WrongKey: Sendable, Equatable {
         return wrong + (try await find(client, campaigns.map { (keys.campaign($0), "hash") }))
     }
 
-    /// Finds the keys that all queues share and that hold another type.
+    /// Finds the keys that all queues share and that have the wrong type.
     /// - Parameter apps: the names of apps.
     /// - Throws: `RedisError`.
     package static func find(_ client: RedisClient, _ keys: SharedKeys, apps: [String]) async throws -> [WrongKey] {

@@ -1,4 +1,4 @@
--- Sets or clears an operator's command about the jobs of campaigns or with ids. Works on a Redis whose memory is full.
+-- Sets or clears an operator's command about jobs, by campaign or by ID. Works on a Redis whose memory is full.
 --
 -- KEYS  1 job-commands    HASH   `campaign:<name>` or `id:<id>` -> JSON, and `version`
 -- ARGV  1 change          cancel     drop the jobs; they become dead letters
@@ -7,12 +7,12 @@
 --                         resume     end a pause
 --                         uncancel   end a cancellation
 --                         limit      send at most `per second` notifications; 0 ends a limit
---       2 by              the operator, for people
---       3 reason          for people; may be empty
+--       2 by              the operator's name, which is only displayed
+--       3 reason          a text that is only displayed; may be empty
 --       4 per second      for limit
 --       then any number of fields
 -- Reply { version, previous... }
---       version           of the commands after this; lanes report the one that they know
+--       version           of the commands after this call; lanes report the version that they know
 --       previous          for each field its value before, '' if it had none
 --
 -- Fields older than seven days are removed. Run twice, the second run changes nothing but the version and the times.

@@ -1,4 +1,4 @@
--- Records the total of a campaign for a producer that learns it as it pushes the jobs. While the campaign is open, its total
+-- Records the total of a campaign for a producer that learns the total only while it pushes the jobs. While the campaign is open, its total
 -- can grow, and it does not finish.
 --
 -- KEYS  1 campaign:<name> HASH   the campaign's counters
@@ -7,9 +7,9 @@
 -- ARGV  1 name            of the campaign
 --       2 action          open   before the first job is pushed
 --                         add    after some notifications were pushed
---                         grow   the same, and opens the campaign: it is not known whether others follow
---                         close  after the last one
---                         remove after some notifications were removed that will not end
+--                         grow   as `add`, and opens the campaign, because further jobs may follow
+--                         close  after the last job was pushed
+--                         remove after notifications were removed, which will never end
 --       3 notifications   for add, grow and remove: their number
 -- Reply                   the total, '' if it is not known
 --
@@ -37,11 +37,11 @@ elseif action == 'close' or action == 'remove' then
     elseif redis.pcall('HEXISTS', campaign, 'total') == 1 then
         redis.pcall('HINCRBY', campaign, 'total', -notifications)
     end
-    -- All of its notifications may have ended already.
+    -- All notifications of the campaign may have ended already.
     finish_campaign(campaign, now, name, campaign_facts(campaign), results, UNLIMITED_RESULTS)
     write_results(results, UNLIMITED_RESULTS)
 end
 redis.call('PEXPIRE', campaign, CAMPAIGN_LIFE)
--- A campaign exists from its first job on, and before its first settlement.
+-- A campaign is listed from its first job on, even before its first settlement.
 redis.call('ZADD', campaigns, now, name)
 return redis.call('HGET', campaign, 'total') or ''

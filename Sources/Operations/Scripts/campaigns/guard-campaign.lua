@@ -3,8 +3,8 @@
 -- KEYS  1 campaign:<name> HASH   the campaign's counters
 -- ARGV  1 guard           JSON with `rules` and `min`; '' to remove it
 -- Reply { before, known }
---       before            the guard before, '' if there was none
---       known             1 if the queue had anything of the campaign
+--       before            the former guard, '' if there was none
+--       known             1 if KEYS[1] existed
 --
 -- Run twice, the second run begins the count again.
 -- Needs: base campaigns

@@ -1,8 +1,8 @@
 -- Pushes the next jobs of a list of tokens, and moves the list's cursor, in one step. So a process that repeats a call, or
 -- begins again after a crash, pushes no job twice and omits none.
 --
--- The first jobs can be a canary. The others are pushed once all of its notifications have ended, or once the wait after
--- its last push has passed and so many of those that were sent have ended that the campaign's guard has compared them.
+-- The first jobs can be a canary. The other jobs are pushed once all of the canary's notifications have ended. After the wait,
+-- it is enough that as many of its sent notifications have ended as the campaign's guard needs.
 --
 -- KEYS  1 campaign-list:<name> HASH  the cursor: `next`, the number of jobs that were pushed; `jobs` and `notifications` of
 --                                 the whole list; `list` and `job`, the digests of the tokens and of the job; `by`,
@@ -13,30 +13,29 @@
 --       4 campaigns       ZSET   campaigns by the time of their last settlement (ms)
 --       5 job-commands    HASH   operators' commands
 --       6 sorted          ZSET   jobs that wait, in the order in which they are sent
---       7 newest:<key>    STRING the newest of the key that the jobs replace, if they do: with the first job the campaign
+--       7 newest:<key>    STRING if the jobs have `replaces`: the newest job of this key, which the first job sets to the campaign
 -- ARGV  1 name            of the campaign
 --       2 list            the digest of the tokens
---       3 job             the digest of all else that the jobs are made of
+--       3 job             the digest of everything else in the jobs
 --       4 jobs            the number of jobs of the whole list
 --       5 notifications   the number of notifications of the whole list
 --       6 next            the number of jobs before these
 --       7 count           the number of these jobs
---       8 ahead           the maximum number of waiting jobs with these
---       9 begun           the number of notifications of the jobs up to these, or 0 if there is no limit
---      10 unended         the maximum number of the campaign's notifications that have not ended, with these
+--       8 ahead           the maximum number of waiting jobs, including these
+--       9 begun           the number of notifications of all jobs up to the last of these; 0 for no limit
+--      10 unended         the maximum number of the campaign's notifications that have not ended, including these
 --      11 push            RPUSH, or LPUSH if producers push at the left
---      12 by              the operator, for people
+--      12 by              the operator's name, which is only displayed
 --      13 guard           the campaign's guard, which is set with the first job: JSON with `rules` and `min`; '' for none
 --      14 canary          the number of jobs of the canary; 0 without one
---      15 canary notifications   their number
+--      15 canary notifications   the number of the canary's notifications
 --      16 wait            the time after the canary's last push, ms
---      17 minimum         the number of notifications that must have ended after the wait, if the campaign has no guard with
---                         another one
+--      17 minimum         the number of notifications that must have ended after the wait, if the campaign's guard has no minimum
 --      18 life            the time for which KEYS[7] is kept, ms
---       then the jobs; none to ask for the reply
+--       then the jobs; without jobs, nothing is pushed
 -- Reply { state, next, waiting, unended, left, needed, reason, outcome... }
 --       state             ready      these jobs can be pushed
---                         pushed     they were
+--                         pushed     these jobs were pushed
 --                         moved      other jobs are next
 --                         full       too many jobs wait, or too many notifications have not ended
 --                         canary     these jobs must wait for the canary
@@ -47,7 +46,7 @@
 --       next              the number of jobs that were pushed
 --       waiting           the number of waiting jobs
 --       unended           the number of the campaign's notifications that have not ended, with these; 0 without a limit.
---                         In the state canary, the number of its notifications that have not ended
+--                         In the state canary, the number of the canary's notifications that have not ended
 --       left              in the state canary, the rest of the wait, ms
 --       needed            the number of the canary's notifications that must have ended after the wait
 --       reason            in the state stopped, the reason of the guard
@@ -79,7 +78,7 @@ local facts, now = campaign_facts(campaign), now_ms()
 -- The guard in Redis decides, and an operator may have changed it.
 local needed = bounded(tonumber(decoded_object(facts.guard).min) or minimum)
 
--- The counters by outcome, of the campaign and since the first job.
+-- The counters by outcome: of the campaign, and since its first job.
 local counters, outcomes, canary_ended, canary_sent = {}, {}, 0, 0
 if canary > 0 then
     local base = {}
@@ -114,7 +113,7 @@ else
         if canary > 0 and first == canary then
             unended = math.max(0, canary_notifications - canary_ended)
             left = bounded(known[5]) + wait - now
-            -- After a jump of the clock the time may lie further ahead than its length.
+            -- After a jump of the clock, the rest of the wait may be longer than the wait. Then the wait is over.
             left = left <= wait and math.max(0, left) or 0
             if unended > 0 and (left > 0 or canary_sent < needed) then
                 state = 'canary'
@@ -158,7 +157,7 @@ if state == 'ready' and #ARGV >= FIRST_JOB then
     end
     redis.call('PEXPIRE', cursor, CAMPAIGN_LIFE)
     redis.call('PEXPIRE', campaign, CAMPAIGN_LIFE)
-    -- A campaign exists from its first job on, and before its first settlement.
+    -- A campaign is listed from its first job on, even before its first settlement.
     redis.call('ZADD', campaigns, now, name)
 end
 return { state, next, waiting, unended, left, needed, reason, unpack(outcomes) }

@@ -32,18 +32,18 @@
 --       n                 the number of pairs (reason count) that follow
 --       ...               list: key, time (ms), line of each; show: key, time, line, original of each
 --
--- A page ends early when its dead letters add up to some hundred KiB, or fewer if they are decoded, so that no call is long. Those newer than the first call
--- are not requeued or deleted: otherwise a job that fails at once would be requeued forever.
--- Each call is atomic: interrupting the command between two loses and doubles nothing. Run twice with one cursor, the second
--- run finds what the first left.
+-- A page ends early when its dead letters add up to some hundred KiB, or fewer if they are decoded, so that no call is long. Dead letters
+-- newer than the first call are not requeued or deleted: otherwise a job that fails at once would be requeued forever.
+-- Each call is atomic, so an interruption between two calls loses and doubles nothing. Run twice with one cursor, the second
+-- run finds the dead letters that the first run left.
 --
 -- A cursor is `<low> <high> <time> <passed> <total>`: dead letters are chosen from `low` to `high`; those before `time` are
 -- done; of the `total` dead letters at `time`, the first `passed` were looked at and left in place. For example, A, B, C and D
 -- are at time 5, and E at 9. `requeue` from the oldest with pages of 3 chooses A and C:
 --   1. It looks at A, B and C, and moves A and C. B and D remain at 5, and B was passed: the cursor is `-inf <now> 5 1 2`.
---   2. It skips what is before 5 (nothing) and what was passed there (B), and goes on with D and E.
--- If another command removed one of B and D in between, one less is skipped: the second page begins at the other one. If that
--- is B, it is looked at twice; better twice than never.
+--   2. It skips the dead letters before 5 (none) and those passed at 5 (B), and continues with D and E.
+-- If another command removed B or D in between, nothing is skipped at 5: the second page begins with the remaining one. If that
+-- is B, it is looked at twice, which is better than missing D.
 -- Needs: time base values lists counters wrapper dead-letters
 
 local dead, jobs, stats, dead_bytes, campaign_prefix = unpack(KEYS)
@@ -144,8 +144,8 @@ local function iso_time(text)
     return ms
 end
 
--- Returns the time, in ms, of a text as operators write it: ISO 8601, seconds or ms since 1970, or a duration before now; nil for
--- another one. `Fields.time` reads the same.
+-- Returns the time, in ms, of a text as operators write it: ISO 8601, seconds or ms since 1970, or a duration before now; nil for other
+-- texts. `Fields.time` accepts the same texts.
 local UNITS = { { 'w', 604800000 }, { 'd', 86400000 }, { 'h', 3600000 }, { 'm', 60000 }, { 's', 1000 }, { 'ms', 1 } }
 local LATEST, LONGEST = 253402300799999, 36500 * 86400000
 local function time_of(text)
@@ -159,7 +159,7 @@ local function time_of(text)
     if time then
         return time >= 0 and time <= LATEST and time or nil
     end
-    -- Each unit at most once, larger units first.
+    -- A duration has each unit at most once, larger units first.
     local total, rest, next_unit = 0, text, 1
     while rest ~= '' do
         local number, name, more = string.match(rest, '^(%d+)(%a+)(.*)$')
@@ -368,12 +368,12 @@ local function wrapped(head, original)
     if is_identifier(head.id) then
         parts[#parts + 1] = ',"id":' .. cjson.encode(head.id)
     end
-    -- So that it is sent again under the same apns-id, and is no duplicate of itself: its reservation may still exist.
+    -- With its origin, the job keeps its apns-id, and its own reservation, which may still exist, does not make it a duplicate.
     local origin = head.origin or string.match(tostring(head.claim), '^(.+:%d+%.%w+)')
     if is_identifier(origin) then
         parts[#parts + 1] = ',"origin":' .. cjson.encode(origin)
     end
-    -- Its time to live began when it was enqueued.
+    -- The job's time to live began when it was enqueued.
     if is_time(head.enqueued) then
         parts[#parts + 1] = string.format(',"enqueued":%.0f', head.enqueued)
     end
@@ -421,7 +421,7 @@ local function take_out(campaign, ended)
         redis.call('HSET', key, 'reported', 1)
         redis.call('HDEL', key, 'finished_at')
     end
-    -- No number in the base of its guard may be above the present one, or the guard would not see the notifications that end next.
+    -- The guard counts from its base. A base above the present counters would hide the notifications that end next.
     local text = redis.pcall('HGET', key, 'guard')
     local guard = type(text) == 'string' and decoded_object(text) or {}
     if type(guard.base) == 'table' then

@@ -1,4 +1,4 @@
--- Removes values of one key that name a device, or replaces them by values that do not, as far as they are still in place.
+-- Removes values of one key that name a device, or replaces them by values that do not. Skips values that have left their place.
 --
 -- KEYS  1 values          LIST of jobs, ZSET of jobs or dead letters, or STREAM
 --       2 bytes           sorted: STRING the sum of the lengths of dead letters; only for these
@@ -13,9 +13,9 @@
 -- Reply a digit for each value: 1 if it was still in place, else 0
 --
 -- An entry of a stream can't be changed. So the entry is deleted, and the rest becomes a new entry at the end, which readers see
--- again. A value of a list is found where it is by now: producers may have pushed others to that end since it was read. Values
--- that have moved further, or were claimed, stay for another call. A value that is removed is replaced by the one at the end, so the
--- last job is sent a little earlier: without a gap to close, the time does not depend on the length of the list.
+-- again. A value of a list is searched near its index, because producers may have pushed other values since it was read. Values
+-- that have moved further, or were claimed, stay for another call. The last value of the list replaces a removed value, so it is
+-- sent a little earlier. Without a gap to close, the time does not depend on the length of the list.
 -- Run twice, the second run finds none of them.
 -- Needs: base dead-letters results lists invalid-tokens
 
@@ -23,7 +23,7 @@ local values, bytes_key = KEYS[1], KEYS[2]
 local kind, list_end, max_results = unpack(ARGV, 1, 3)
 local FIRST_VALUE, ARGUMENTS = 4, 4
 local types = { list = 'list', sorted = 'zset', results = 'stream', entries = 'stream' }
--- Producers may have pushed other jobs before a job: it is searched among at most MOST_NEW jobs. A call searches at most `search_bytes`.
+-- A job is searched among at most MOST_NEW jobs, because producers may have pushed jobs before it. A call searches at most `search_bytes`.
 local MOST_NEW, search_bytes = 2048, 1048576
 
 if not types[kind] then

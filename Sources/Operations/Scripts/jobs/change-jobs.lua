@@ -21,14 +21,14 @@
 --                         the list)
 --       2 place           list, sorted, retry or failed
 --       3 head            the end of the jobs that is their head, LEFT or RIGHT
---       4 other head      the same of the other queue
+--       4 other head      the end of the other queue's jobs that is their head, LEFT or RIGHT
 --       5 page            list: the number of jobs from the head that the operator has seen
---       6 stamp           letters and digits that no other call has, for the claims that they name
+--       6 stamp           letters and digits that no other call has, for the `claim` of cancelled jobs
 --       7 max dead        the maximum number of cancelled jobs
 --       8 max dead age    their maximum age, ms
 --       9 max dead bytes  the maximum sum of their lengths
 --      10 max results     the approximate number of results that are kept; 0 for none
---      11 counter         the counter of their notifications; `moved` if they leave for another queue, '' for none
+--      11 counter         the counter of the jobs' notifications; `moved` for a move to another queue, '' for none
 --      12 reason          of the cancelled jobs
 --       then for each job
 --         job notifications text start length results n campaign id origin
@@ -153,7 +153,7 @@ end
 call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
 
 if counter == 'moved' then
-    -- They no longer belong to this queue's total, and all others may have ended.
+    -- The moved notifications no longer belong to this queue's total. If all other notifications have ended, the campaign finishes.
     for campaign, number in pairs(by_campaign) do
         local key = campaign_prefix .. campaign
         local total = redis.pcall('HGET', key, 'total')

@@ -6,7 +6,7 @@
 --       then for each job that becomes the newest of its key
 --         newest:<key>    STRING its id
 -- ARGV  1 command         RPUSH, or LPUSH if the head of the list is its right end
---       2 maximum         the number of waiting jobs from which nothing is pushed; empty for none
+--       2 maximum         if so many jobs wait, nothing is pushed; empty for no maximum
 --       3 digest          of the jobs; empty for a request without a name
 --       4 seconds         the time for which the request is known
 --       then for each job that becomes the newest, in the order of their keys
@@ -15,7 +15,7 @@
 -- Reply { pushed, length }
 --       pushed            the number of jobs that were pushed: all or 0; -1 if the same request had pushed them, -2 if another
 --                         one has this name
---       length            the number of jobs of both before the push
+--       length            the number of waiting jobs before the push
 --
 -- If memory is full, Redis refuses the first write of the script, so nothing is pushed. Run twice without a name, it pushes
 -- the jobs twice.

@@ -1,7 +1,7 @@
 -- Reads the jobs of one key, a page at a time.
 --
--- KEYS  1 place           the LIST of jobs or the inbox, a ZSET of postponed jobs, that of sorted jobs or of dead letters, or the
---                         HASH of a lane's claims
+-- KEYS  1 place           the LIST of jobs or of the inbox; the ZSET of postponed jobs, sorted jobs or dead letters; or the HASH of a
+--                         lane's claims
 -- ARGV  1 kind            list, head, set or claimed. head is a list that is read from the end from which workers claim
 --       2 cursor          'start', then the cursor of the reply before; with claimed any text
 --       3 limit           the maximum number of jobs
@@ -17,9 +17,9 @@
 --       job               its bytes; of a job beyond 16 MiB only the first 64 KiB
 --
 -- Changes nothing. A list is usually read from its tail: workers claim from its head, so a page misses no job that
--- stays. Producers add to the tail, so the cursor names the last job that was read, and the next page begins after it,
--- wherever it is now; if it has left the list, jobs may be read twice. The same holds from the head, where jobs leave in
--- their order. Jobs with one score have a fixed order; the cursor counts those that were read.
+-- stays. Producers add to the tail, so the cursor names the last job that was read, and the next page begins after that job.
+-- If the job has left the list, jobs may be read twice. Reading from the head works likewise, because jobs leave in their order.
+-- Jobs with one score have a fixed order, and the cursor counts the jobs of that score that were read.
 -- Needs: time base lists
 
 local place = KEYS[1]
@@ -103,7 +103,7 @@ if kind == 'list' or kind == 'head' then
         add(string.format('%d', start + i - 1), job)
     end
     if not is_end then
-        -- The largest is forgotten slowly: one large job must not make all later portions small.
+        -- The largest size is forgotten slowly, because one large job must not make all later portions small.
         reply[2] = string.format('%d %d %s', start + #jobs, math.max(1, seen * 7 / 8), digest(jobs[#jobs]))
     end
     return reply

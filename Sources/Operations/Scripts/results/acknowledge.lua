@@ -6,7 +6,7 @@
 --       then the entries that the group has handled; may be none
 -- Reply { id, is handled, waiting }
 --       id                the group has handled all entries before this one
---       is handled        1 if it has handled this one too, else 0
+--       is handled        1 if it has handled this entry, too, else 0
 --       waiting           the number of entries that no consumer has read; -1 if Redis does not know it
 --       or an error NOGROUP
 --
