@@ -225,7 +225,7 @@ extension AuditEntry: Shown {
             .init("at", "Time, by the clock of Redis.", as: .time, title: "Time", in: .list, \.at),
             .init("by", "Operator.", as: .key, title: "Person", in: .list, \.by),
             .init("action", "Action.", as: .key, in: .list, \.actionName),
-            .init("subject", "Things that it was about.", in: .list, \.subject),
+            .init("subject", "Things that the action concerned.", in: .list, \.subject),
             .init("ending", "End:", as: .choice(Ending.self), title: "Result", in: .list, \.ending?.rawValue),
             .init(
                 "count", "Number of things that were changed, if the action counts any.", as: .count, title: "Number",

@@ -195,7 +195,7 @@ extension CampaignGuard.Level: Shown {
             .init("counter", "Counter, such as `invalid_token`.", \.counter),
             .init("limit_percent", "Share above which the campaign is paused.", \.limitPercent),
             .init("percent", "Share now, in percent.", \.percent),
-            .init("of", "Number of notifications of which it is the share.", as: .count, \.of),
+            .init("of", "Number of notifications from which the share is computed.", as: .count, \.of),
         ])
 }
 

@@ -79,9 +79,9 @@ extension DeadLetterRow: Shown {
         "DeadLetter", "A dead letter.", commands: ["dead list", "dead show"],
         [
             .init("queue", "Queue of the job.", as: .queue, in: .all, under: "Reason", \.queue),
-            .init("at", "Time at which it became a dead letter.", as: .time, title: "Time", in: .all, \.at),
+            .init("at", "Time at which the job became a dead letter.", as: .time, title: "Time", in: .all, \.at),
             .text("Age", as: .age, in: .table, \.at),
-            .init("key", "Key, by which commands and paths name it.", as: .key, in: .all, \.key),
+            .init("key", "Key by which commands and paths name the dead letter.", as: .key, in: .all, \.key),
             .init("reason", "Reason.", as: .key, in: .all, \.reason),
             .init("app", "App that the job names.", as: .app, in: [.table, .wide, .facts], \.app),
             .init("id", "ID of the job.", as: .key, in: [.table, .facts], \.id),
@@ -94,16 +94,16 @@ extension DeadLetterRow: Shown {
             .init("error", "Reason of the last answer.", in: .facts) { $0.header?.error },
             .init("detail", "Explanation of the reason.", in: .facts) { $0.header?.detail },
             .init("requeues", "Number of earlier requeues.", in: .facts) { $0.header?.requeues },
-            .init("enqueued_at", "Time of its enqueueing or first claim.", as: .time, in: .facts) {
+            .init("enqueued_at", "Time at which the job was enqueued or first claimed.", as: .time, in: .facts) {
                 $0.header?.enqueued
             },
             .init("claim", "Claim that ended.", as: .key, in: .facts) { $0.header?.claim },
-            .init("token_count", "Number of devices that did not get it.") { $0.header?.tokens?.count },
+            .init("token_count", "Number of devices that did not get the notification.") { $0.header?.tokens?.count },
             .init("tokens", "Tokens of these devices.", in: .facts, isDetail: true) { $0.header?.tokens },
             .init("size", "Size of the job in bytes.") { $0.header?.size },
             .text("Job", as: .bytes, in: .facts, \.original.readableBytes),
             .init("job", "Job as its producer wrote it, if it is UTF-8.", isDetail: true, \.original.utf8Text),
-            .init("job_base64", "Job as its producer wrote it, otherwise.", isDetail: true, \.original.base64IfNotUTF8),
+            .init("job_base64", "Job as produced, if it is not UTF-8.", isDetail: true, \.original.base64IfNotUTF8),
         ])
 }
 

@@ -73,8 +73,8 @@ extension DeviceExport: Shown {
     package static let columns = Columns<Self>(
         "DeviceExport", "Everything about a device.", commands: ["device export"], isSorted: false,
         [.init("token", "Device token.", as: .key, \.token)] + DeviceRecord.columns(\.record) + [
-            .init("jobs", "Its unfinished jobs as they are stored, but without other devices.", \.jobs),
-            .init("dead_letters", "Its dead letters and cancelled jobs, without other devices.", \.deadLetters),
+            .init("jobs", "Unfinished jobs as they are stored, but without other devices.", \.jobs),
+            .init("dead_letters", "Dead letters and cancelled jobs, without other devices.", \.deadLetters),
             .init("results", "Results.", \.results), .init("parked_results", "Parked results.", \.parkedResults),
             .init("ids", "IDs of jobs that contain the token.", \.ids),
         ])

@@ -107,7 +107,7 @@ extension DeviceFindings: Shown {
                 },
                 .init("results_searched", "Number of results that were searched.", as: .count, \.searched),
                 .init("jobs", "Unfinished jobs for it.", \.jobs),
-                .init("dead_letters", "Dead letters of jobs for it.", \.dead),
+                .init("dead_letters", "Dead letters of jobs for the device.", \.dead),
             ])
 }
 

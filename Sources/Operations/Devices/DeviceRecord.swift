@@ -37,8 +37,8 @@ package struct DeviceRecord: Sendable {
                 let marks = record($0).marks
                 return marks.isEmpty ? nil : marks
             },
-            .init("throttled_until", "Time until which APNs throttles it.", as: .time) { record($0).throttledUntil },
-            .init("registered_at", "Time of its last known registration.", as: .time) { record($0).registeredAt },
+            .init("throttled_until", "End of the throttling by APNs.", as: .time) { record($0).throttledUntil },
+            .init("registered_at", "Last known registration of the device.", as: .time) { record($0).registeredAt },
         ]
     }
 }

@@ -206,7 +206,7 @@ extension QueueShares.Share: Shown {
         "Share", "The waiting jobs of a key.",
         [
             .init("key", "Text of `fair`; empty for jobs without it, omitted for several keys together.", \.key),
-            .init("waiting_bytes", "Bytes of its jobs that wait, at most.", as: .bytes, \.waitingBytes),
+            .init("waiting_bytes", "Maximum bytes of the key's waiting jobs.", as: .bytes, \.waitingBytes),
         ])
 }
 

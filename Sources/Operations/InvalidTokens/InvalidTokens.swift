@@ -9,7 +9,7 @@ extension InvalidTokenSet.Listed: Shown {
         isSorted: false,
         [
             .init("token", "Device token.", as: .key, in: .all, \.token),
-            .init("since", "Time since which it is invalid, in ISO 8601.", as: .key, in: [.table, .facts]) {
+            .init("since", "Time since which the token is invalid, in ISO 8601.", as: .key, in: [.table, .facts]) {
                 $0.details.at.map(Moment.text)
             },
             .init("reason", "Reason.", as: .key, in: [.table, .wide, .facts], \.details.reason),
@@ -22,10 +22,10 @@ extension InvalidTokenSet.Listed: Shown {
                 \.details.environment),
             .init("topic", "Topic.", as: .key, in: [.table, .wide, .facts], \.details.topic),
             .init(
-                "set", "Sets for other programs that it is in: `production`, `sandbox`.", as: .key,
+                "set", "Sets for other programs with the token: `production`, `sandbox`.", as: .key,
                 in: [.table, .widest, .facts],
                 \.set.name),
-            .init("at", "Time since which it is invalid.", as: .time, title: "Since", in: .list, \.details.at),
+            .init("at", "Time since which the token is invalid.", as: .time, title: "Since", in: .list, \.details.at),
         ])
 
     // MARK: CSV

@@ -95,16 +95,16 @@ extension AppStatus: Shown {
             .init("streams", "Requests in flight.", as: .count, title: "In flight", in: .list, \.streams),
             .init("stream_limit", "Requests that could be in flight at once.", as: .count, \.streamLimit),
             .init("lanes", "Lanes that have the app.", as: .count, \.lanes),
-            .init("lanes_slow", "Lanes with an unavailable endpoint or refused by APNs.", as: .count, \.lanesSlow),
-            .init("blocked", "Fault of its certificate, if it is blocked.", \.blocked),
+            .init("lanes_slow", "Lanes whose endpoint is unavailable, or that APNs refuses.", as: .count, \.lanesSlow),
+            .init("blocked", "Fault of the certificate in the state `blocked`.", \.blocked),
             .init("failure", "Reason why there is no connection.", \.failure),
             .init("token_issued_at", "Time of the oldest provider token's signature.", as: .time, \.tokenIssuedAt),
             .init(
-                "certificate_expires_at", "End of its certificate's validity.", as: .time, title: "Credential",
+                "certificate_expires_at", "End of the certificate's validity.", as: .time, title: "Credential",
                 in: .widest,
                 \.certificateExpiresAt),
             .init(
-                "endpoints", "Servers of APNs that it uses.", as: .key, title: "Environment", in: .widest, \.endpoints),
-            .init("credential_problem", "Error of its credential, or of a file to replace it.", \.credentialProblem),
+                "endpoints", "APNs servers of the app.", as: .key, title: "Environment", in: .widest, \.endpoints),
+            .init("credential_problem", "Error of the credential, or of the file to replace it.", \.credentialProblem),
         ])
 }

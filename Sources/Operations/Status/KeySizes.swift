@@ -12,7 +12,7 @@ package struct KeySize: Sendable, Shown {
         [
             .init("key", "Key.", as: .key, in: .list, \.key), .init("type", "Type.", as: .key, in: .wide, \.type),
             .init("entries", "Number of its members.", as: .count, in: .list, \.entries),
-            .init("bytes", "Redis' estimate of its memory.", as: .bytes, title: "Memory", in: .list, \.bytes),
+            .init("bytes", "Redis' estimate of the key's memory.", as: .bytes, title: "Memory", in: .list, \.bytes),
             .text("Share", as: .key, in: .widest, \.bytes),
         ])
 }
@@ -121,9 +121,9 @@ package struct LargeKey: Sendable, Equatable, Shown {
     package let limit: Int
 
     package static let columns = Columns<Self>(
-        "LargeKey", "A key that soon can't be moved to another server any more.",
+        "LargeKey", "A key that is almost too large to be moved to another server.",
         [
-            .init("key", "Key.", \.key), .init("bytes", "Redis' estimate of its memory.", as: .bytes, \.bytes),
+            .init("key", "Key.", \.key), .init("bytes", "Redis' estimate of the key's memory.", as: .bytes, \.bytes),
             .init("limit", "Maximum length of a value, in bytes.", as: .bytes, \.limit),
         ])
 

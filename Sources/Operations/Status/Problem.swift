@@ -149,11 +149,11 @@ extension Problem: Shown {
     package static let columns = Columns<Self>(
         "Problem", "A problem that needs an operator.",
         [
-            .init("kind", "Kind, as docs/operating.md lists them.", \.kind.name),
+            .init("kind", "Kind of the problem, as in docs/operating.md.", \.kind.name),
             .init("severity", "Severity:", as: .choice(["critical", "warning"]), \.kind.severity.rawValue),
-            .init("subject", "Name of the thing that has it.", \.subject),
+            .init("subject", "Name of the thing that has the problem.", \.subject),
             .init("message", "Problem, as a sentence.", \.message),
-            .init("since", "Time at which it began, if known.", as: .time, \.since),
+            .init("since", "Time at which the problem began, if known.", as: .time, \.since),
             .init("advice", "Steps that help, as a sentence.", \.advice),
             .init("commands", "Commands that help.") { problem in problem.remedies.map { $0.command(problem.access) } },
         ])

@@ -39,10 +39,10 @@ extension QueueStatus: Shown {
                 "retrying", "Jobs of `due` and `later` that failed and are tried again.", as: .count, in: .widest,
                 \.retrying),
             .init(
-                "scheduled", "Jobs of these with a `send_at`, unless too many to count.", as: .count, in: .widest,
+                "scheduled", "Jobs with a `send_at`, due or not, unless too many to count.", as: .count, in: .widest,
                 \.scheduled),
             .init(
-                "deferred", "Jobs of these that have not failed, unless too many to count.", as: .count, in: .widest,
+                "deferred", "Deferred jobs, due or not, unless too many to count.", as: .count, in: .widest,
                 \.deferred),
             .init("claimed", "Jobs that are claimed and not settled.", as: .count, in: .wide, \.claimed),
             .init("dead", "Dead letters.", as: .count, \.dead),
@@ -56,9 +56,9 @@ extension QueueStatus: Shown {
             .init("paused", "Pause by an operator.", \.paused),
             .init("workers", "Living lanes.", as: .count, title: "Lanes", in: .wide, \.workers),
             .init(
-                "delivered_rate", "Rate of deliveries, if it was read twice (`--watch`).", as: .rate, title: "Rate",
+                "delivered_rate", "Rate of deliveries, after two readings (`--watch`).", as: .rate, title: "Rate",
                 in: .wide, under: "Delivered today", \.deliveredRate),
-            .init("today", "Day's notifications (UTC) by outcome, and by reason as in `dead:BadPayload`.", \.today),
+            .init("today", "Today's notifications (UTC) by outcome, and by reason as in `dead:BadPayload`.", \.today),
             .init("dead_reasons", "Newest dead letters by reason.", \.deadReasons),
             .init("dead_sampled", "Number of dead letters that `dead_reasons` counts.", as: .count, \.deadSampled),
             .init("fair", "Waiting jobs by their member `fair`, if the queue sorts its jobs.", \.fair),
@@ -66,9 +66,9 @@ extension QueueStatus: Shown {
                 $0.stoppedCampaigns.mapValues(\.reason)
             },
             .init("damaged_commands", "Unreadable commands about jobs, such as `campaign:spring`.", \.damagedCommands),
-            .init("different_apps", "Workers by their apps, if they do not all have the same.", \.differentApps),
+            .init("different_apps", "Workers by their apps, if the workers have different apps.", \.differentApps),
             .init("error", "Error because of which the queue could not be read.", \.error),
-            .init("unreachable", "True if its server did not answer.", \.unreachable),
+            .init("unreachable", "True if the queue's server did not answer.", \.unreachable),
         ])
 }
 

@@ -57,26 +57,26 @@ package struct ScopeStatus: Sendable, Equatable {
 
 extension ScopeStatus: Shown {
     package static let columns = Columns<Self>(
-        "Scope", "A scope that lanes have slowed down, or suspect.",
+        "Scope", "A slow or suspected scope.",
         [
             .init("scope", "Kind:", as: .choice(ScopeRecord.Scope.self), \.scope.rawValue),
-            .init("name", "ID of the job, campaign, topic and push type, app, key or certificate, or address.", \.name),
+            .init("name", "Job's ID, campaign, topic and push type, app, key or certificate, or address.", \.name),
             .init(
-                "state", "`suspected` before it is slowed down:", as: .choice(ScopeRecord.State.self), \.state.rawValue),
-            .init("apps", "Apps whose answers these are.", \.apps),
+                "state", "`suspected` before the scope is slow:", as: .choice(ScopeRecord.State.self), \.state.rawValue),
+            .init("apps", "Apps that got the answers.", \.apps),
             .init("reason", "Code of the last failure.", \.reason),
             .init("detail", "Explanation of the last failure.", \.detail),
             .init("status", "HTTP status of the last failure.", \.status),
             .init("failures", "Number of failures since the first one.", as: .count, \.failures),
-            .init("notifications", "Number of answers since then; 0 if unknown.", as: .count, \.notifications),
+            .init("notifications", "Answers since the first failure; 0 if unknown.", as: .count, \.notifications),
             .init("since", "Time of the first failure.", as: .time, \.since),
             .init("jobs", "IDs of some jobs that failed.", \.jobs),
             .init(
-                "others_delivered", "Deliveries of its apps outside of it since then.", as: .count, \.othersDelivered),
-            .init("lanes", "Lanes that report it.", as: .count, \.lanes),
-            .init("lanes_total", "Lanes that have one of its apps.", as: .count, \.lanesTotal),
-            .init("workers", "Workers that report it.", \.workers),
-            .init("endpoints", "Addresses that they reached.", \.endpoints),
+                "others_delivered", "Other deliveries of the apps since `since`.", as: .count, \.othersDelivered),
+            .init("lanes", "Lanes that report the scope.", as: .count, \.lanes),
+            .init("lanes_total", "Lanes that have one of the apps.", as: .count, \.lanesTotal),
+            .init("workers", "Workers that report the scope.", \.workers),
+            .init("endpoints", "Addresses that the lanes reached.", \.endpoints),
         ])
 }
 

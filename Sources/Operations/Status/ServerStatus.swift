@@ -32,20 +32,20 @@ extension ServerStatus: Shown {
         "Server", "A Redis server that holds queues.",
         [
             .init("address", "Address.", \.found.address),
-            .init("queues", "Queues that it holds.", \.queues),
+            .init("queues", "Queues that the server holds.", \.queues),
             .init("version", "Version.", \.info?.version),
             .init("role", "Role:", as: .choice(["master", "replica"])) { server in server.info?.role.map { "\($0)" } },
-            .init("full", "True if its memory is full.", \.found.isFull),
+            .init("full", "True if the server's memory is full.", \.found.isFull),
             .init("used_memory_bytes", "Memory that counts against the limit.", as: .bytes, \.info?.usedMemory),
             .init("max_memory_bytes", "Limit of the memory; 0 for no limit.", as: .bytes, \.info?.memoryLimit),
             .init("eviction_policy", "Policy at the limit.", \.info?.evictionPolicy),
-            .init("append_only", "True if it keeps an append-only file.", \.info?.keepsAppendOnlyFile),
+            .init("append_only", "True if the server keeps an append-only file.", \.info?.keepsAppendOnlyFile),
             .init("replicas", "Connected replicas.", as: .count, \.info?.replicas),
             .init("replicas_in_step", "Replicas that are in sync.", as: .count, \.info?.replicasInStep),
-            .init("writes_refused", "Error with which it refuses writes, if it does.") {
+            .init("writes_refused", "Error with which the server refuses writes, if any.") {
                 $0.found.writeRefusal?.message.printable
             },
-            .init("error", "Error with which it refuses INFO, if it does.") { server -> String? in
+            .init("error", "Error with which the server refuses INFO, if any.") { server -> String? in
                 guard case .failure(let answer) = server.found.info else { return nil }
                 return answer.message.printable
             },

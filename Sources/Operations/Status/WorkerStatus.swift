@@ -43,15 +43,15 @@ extension WorkerStatus: Shown {
             .init("host", "Host.", \.host),
             .init("pid", "ID of the process.", \.pid),
             .init("state", "State:", as: .choice(State.self), in: .list, \.state.rawValue),
-            .init("lanes_total", "Number of lanes that it should have.", as: .count, \.lanesTotal),
-            .init("queues", "Its queues.", in: .list, under: "Worker", \.queues),
-            .init("updated_at", "Time of its last report.", as: .time, \.updatedAt),
+            .init("lanes_total", "Number of lanes that the worker should have.", as: .count, \.lanesTotal),
+            .init("queues", "Queues of the worker.", in: .list, under: "Worker", \.queues),
+            .init("updated_at", "Time of the worker's last report.", as: .time, \.updatedAt),
             .init(
-                "silence_ms", "Age of its last report.", as: .duration, title: "Heartbeat", in: .list, under: "State",
+                "silence_ms", "Age of the last report.", as: .duration, title: "Heartbeat", in: .list, under: "State",
                 \.silenceMs),
-            .init("lateness_ms", "Age of late reports; the process hangs or lacks Redis.", as: .duration, \.latenessMs),
-            .init("refused_reload", "Reason why its last reload of the configuration was refused.", \.refusedReload),
-            .init("failover_watch", "Reason why it notices Sentinel's failovers late, if it does.", \.failoverWatch),
+            .init("lateness_ms", "Age of a report that is late, if any.", as: .duration, \.latenessMs),
+            .init("refused_reload", "Reason why the last reload of the configuration was refused.", \.refusedReload),
+            .init("failover_watch", "Reason why the worker notices Sentinel's failovers late.", \.failoverWatch),
             .init("in_flight", "Notifications without an answer.", as: .count, in: .list, \.inFlight),
             .init("claimed", "Jobs that are claimed and not settled.", as: .count, in: .list, \.claimed),
             .init("done", "Notifications that have ended since the start.", as: .count, \.done),
@@ -60,14 +60,14 @@ extension WorkerStatus: Shown {
                 in: .list, \.rate),
             .init("lanes", "Living lanes.", as: .count, in: .wide, \.lanes),
             .init("version", "Version.", as: .key, in: .widest, \.version),
-            .init("started_at", "Time of its start.", as: .time, title: "Started", in: .widest, \.startedAt),
+            .init("started_at", "Time of the worker's start.", as: .time, title: "Started", in: .widest, \.startedAt),
             .init(
                 "lease_left_ms", "Time until a lease ends; negative if one has ended.", as: .duration, title: "Lease",
                 in: .widest, \.leaseLeftMs),
             .init(
-                "not_ready", "Problems that keep it from its work, one sentence each.", title: "Problem", in: .wide,
+                "not_ready", "Problems that block the worker, one sentence each.", title: "Problem", in: .wide,
                 \.notReady),
-            .init("redis", "Redis server that it uses.", \.redis),
+            .init("redis", "Redis server that the worker uses.", \.redis),
         ])
 }
 

@@ -41,6 +41,6 @@ extension WrongKey: Shown {
         "WrongKey", "A key of a wrong type, so that Redis refuses the requests that need it.",
         [
             .init("key", "Key.", \.key), .init("found", "Type that it holds.", \.found),
-            .init("expected", "Type that it must hold.", \.expected),
+            .init("expected", "Type that the key must hold.", \.expected),
         ])
 }
