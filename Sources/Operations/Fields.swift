@@ -142,7 +142,7 @@ package struct Field: Sendable {
     package static func range(_ things: String, _ by: String = "") -> [Field] {
         [
             Field("since", .text, "\(things) since \(Fields.timeForm)\(by)."),
-            Field("until", .text, "\(things) until this time, in the same form."),
+            Field("until", .text, "\(things) until this time, in the form of `since`."),
         ]
     }
 

@@ -311,7 +311,7 @@ struct ReshardTests {
                 try redis.run("SET", "push:{shared}:invalid-tokens:division", "1 16 1795279247000")
             } catch { Issue.record("\(error)") }
         }
-        await expectRefusal("another process divides the set, too") {
+        await expectRefusal("another process changes the number of shards") {
             try await Self.reshard(scene, to: 16, control)
         }
         #expect(pages.value == 1)

@@ -125,12 +125,12 @@ package struct SendCampaign: Change {
         case .job:
             problem =
                 "\(subject) was sent with another job, time, --canary or --job-size, and "
-                + "\(Words.count(reply.next, "job")) were enqueued; to continue, pass the same; to send this job, choose "
+                + "\(Words.count(reply.next, "job")) were enqueued; to continue, pass the former ones; to send this job, choose "
                 + "another name"
         case .lost:
             problem =
                 "Redis no longer has the position in the list of \(subject), \(keys.campaignList(list.name)); "
-                + "were keys deleted, or lost in a failover?"
+                + "were keys deleted, or lost in a failover? This command would enqueue all jobs again"
         }
         return ChangeRefusal(.conflict, subject, problem)
     }
@@ -276,7 +276,7 @@ package struct SendCampaign: Change {
         run.isCanaryLate = true
         control.note(
             "the wait for the canary is over, but only \(Words.number(ended)) of its tokens have ended, and the guard needs "
-                + "\(Words.number(reply.needed)); still waiting: are workers running, and is nothing paused?")
+                + "\(Words.number(reply.needed)); still waiting. Check that workers are running and nothing is paused")
     }
 
     private func passCanary(_ reply: CampaignCursor.Reply, _ run: inout Run, _ control: ChangeControl) {

@@ -156,7 +156,7 @@ package struct Desk: Sendable {
             let known = try await known()
             return names.flatMap { name in
                 known.twins(of: name).map {
-                    "\(noun) \"\($0.shown)\" looks like \"\(name.shown)\" and is another one, which this does not change"
+                    "\(noun) \"\($0.shown)\" looks like \"\(name.shown)\" and is not changed"
                 }
             }
         }

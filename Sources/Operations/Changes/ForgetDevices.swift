@@ -37,7 +37,7 @@ package struct ForgetDevices: Change {
 
     /// Returns the message that refuses the beginning of a token.
     package static func refusal(of beginning: String) -> String {
-        "\(beginning.printable) is the beginning of a token; name the whole token, because another device's may begin with it"
+        "\(beginning.printable) is the beginning of a token; name the whole token, because other tokens may begin alike"
     }
 
     /// The devices for the audit log, which must not contain tokens: the first half of a SHA-256. Its input is the tokens in lower-case
@@ -165,7 +165,7 @@ package struct ForgetDevices: Change {
         var sentence: String? {
             if claimed > 0 {
                 return "\(Words.count(claimed, "job")) about \(claimed == 1 ? "a device is" : "the devices are") still "
-                    + "claimed by workers, which write what becomes of \(claimed == 1 ? "it" : "them")"
+                    + "claimed by workers, which may write new records about \(claimed == 1 ? "it" : "them")"
             }
             return found > 0 ? "records about the devices are still being added: stop their producer" : nil
         }

@@ -214,7 +214,7 @@ package struct JobsChange: Change {
 
     private func note(onClaimed count: Int) -> String {
         "\(Words.count(count, "job")) \(count == 1 ? "is" : "are") claimed by workers, "
-            + (isCommand ? "which drop what they have not sent" : "and not \(kind.verbs.past)")
+            + (isCommand ? "which drop the unsent notifications" : "and not \(kind.verbs.past)")
     }
 
     private func notes(_ tally: JobChanges.Tally) -> [String] {

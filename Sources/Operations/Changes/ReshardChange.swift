@@ -21,7 +21,7 @@ package struct ReshardInvalidTokens: Change {
     package init(to shards: Int, pause: TimeAmount = pause) throws(FieldMistake) {
         guard TokenDivision.isNumberOfShards(shards) else {
             throw FieldMistake {
-                "\($0("to")) must be a power of two from 1 to \(TokenDivision.maximumShards), such as 16; 1 is one set"
+                "\($0("to")) must be a power of two from 1 to \(TokenDivision.maximumShards), such as 16; 1 means one set"
             }
         }
         (self.shards, self.pause) = (shards, pause)
@@ -117,7 +117,8 @@ package struct ReshardInvalidTokens: Change {
     }
 
     private var overtaken: ChangeRefusal {
-        ChangeRefusal(.conflict, Self.form(shards), "another process divides the set, too; try again when it has ended")
+        ChangeRefusal(
+            .conflict, Self.form(shards), "another process changes the number of shards; try again when it has ended")
     }
 
     /// Fails if another process has changed the record. Called before each part of the work.

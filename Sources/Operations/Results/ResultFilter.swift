@@ -31,7 +31,7 @@ package struct ResultFilter: Equatable, Sendable {
         Field("fair", .texts, "Results of jobs with this `fair`."),
         Field("label", .texts, "Results of jobs with this label, as in country=de."),
         Field("event", .texts, "Events of this kind: campaign_finished.", words: ["campaign_finished"]),
-        Field("attempt", .number, "Results after this number of attempts; 0 for those never sent."),
+        Field("attempt", .number, "Results after this number of attempts; 0 for notifications that were never sent."),
     ]
 
     package init(_ fields: Fields) throws(FieldMistake) {

@@ -80,8 +80,8 @@ extension TokenDivision: Shown {
     package static let columns = Columns<Self>(
         "Resharding", "A change of the number of shards.",
         [
-            .init("shards", "Number of shards of the form that has all tokens.", as: .count, \.shards),
-            .init("incomplete", "Number of shards of the form that has only some of them.", as: .count, \.incomplete),
+            .init("shards", "Number of shards of the complete copy.", as: .count, \.shards),
+            .init("incomplete", "Number of shards of the incomplete copy.", as: .count, \.incomplete),
             .init("since", "Time at which the change began.", as: .time, \.since),
         ])
 }

@@ -123,14 +123,14 @@ extension Problem {
                 return Finding(
                     .queue(queue.name), "queue \(queue.name) cannot be read: \(error)",
                     hint: queue.unreachable
-                        ? "bring that server back; other queues are not affected"
+                        ? "restore the server; other queues are not affected"
                         : "workers have the same problem; "
                             + (RedisServerError(text: error).advice ?? "see the Redis log"))
             }
         },
         Kind(
             "shared_unreadable", .redis, .critical, "the state that all queues share cannot be read",
-            hint: "bring that server back; until then pauses of apps, rates and invalid tokens are not known"
+            hint: "restore the server; until then pauses of apps, rates and invalid tokens are not known"
         ) { status, _ in
             [status.sharedError].compactMap(\.self).map {
                 Finding(.shared(status.prefix), "the state that all queues share cannot be read: \($0)")
@@ -138,7 +138,7 @@ extension Problem {
         },
         Kind(
             "server_unreachable", .redis, .critical, "a server cannot be searched for queues",
-            hint: "bring that server back; until then its queues are shown only if --queue names them"
+            hint: "restore the server; until then its queues are shown only if --queue names them"
         ) { status, _ in
             [status.searchError].compactMap(\.self).map {
                 Finding(.server(status.redis), "a server cannot be searched for queues: \($0)")
@@ -147,7 +147,7 @@ extension Problem {
         Kind(
             "invalid_tokens_resharding", .redis, .critical,
             "the number of shards of the invalid tokens is being changed, and workers that start wait for it",
-            hint: "if the command that does it was interrupted, complete it"
+            hint: "if the command that changes it was interrupted, complete the change"
         ) { status, _ in
             guard let division = status.resharding, let other = division.incomplete else { return [] }
             return [
@@ -229,7 +229,7 @@ extension Problem {
                     hint: isUnwritable
                         ? "fix Redis first; running workers resume automatically"
                         : isQuiet
-                            ? "let the quiet workers work, or start another"
+                            ? "let the quiet workers work, or start another worker"
                             : "start a worker with --queue \(queue.name)",
                     isUnwritable ? [] : isQuiet ? [.unquiet] : [.startWorker(queues: [queue.name])])
             }
@@ -297,7 +297,7 @@ extension Problem {
         Kind(
             "different_apps", .queues, .warning, "the workers of a queue have different apps",
             hint:
-                "during a rolling upgrade this ends by itself, and jobs wait for a worker that has their app; "
+                "during a rolling upgrade the difference ends by itself, and jobs wait for a worker that has their app; "
                 + "otherwise give all workers of the queue the same apps"
         ) { status, _ in
             status.readableQueues.filter { !$0.differentApps.isEmpty }.map { queue in
@@ -342,7 +342,7 @@ extension Problem {
                 """,
             alert: Alert(
                 "CampaignStopped", .page, "A guard has paused a campaign in the queue {{ $labels.queue }}",
-                "Too many of its notifications failed. The rest waits in Redis, and can expire.",
+                "Too many notifications of the campaign failed. The others wait in Redis, and can expire.",
                 "max by (job, queue) (apns_worker_campaigns_stopped) > 0")
         ) { status, _ in
             // One problem for all queues of a campaign.
@@ -387,7 +387,7 @@ extension Problem {
                 """,
             alert: Alert(
                 "Poison", .ticket, "A job of the queue {{ $labels.queue }} may crash workers",
-                "It was reclaimed too often from workers that ended, and is a dead letter now.",
+                "The job was reclaimed too often from workers that ended, and is a dead letter now.",
                 """
                 sum by (job, queue) (increase(apns_worker_claims_poisoned_total[1h])) > 0
                 or sum by (job, queue) (
@@ -456,9 +456,9 @@ extension Problem {
     private static let ofWorkers: [Kind] = [
         Kind(
             "failovers_unwatched", .workers, .warning, "a worker learns of failovers late",
-            hint: "let its Sentinel user subscribe: `+subscribe &+switch-master`, "
+            hint: "let the worker's Sentinel user subscribe: `+subscribe &+switch-master`, "
                 + "`+sentinel|get-master-addr-by-name`, `+sentinel|sentinels`, `+sentinel|myid`",
-            action: "Give its Sentinel user the [rights](redis.md#access-control)."
+            action: "Give the worker's Sentinel user the [rights](redis.md#access-control)."
         ) { status, _ in
             status.workers.filter { !$0.isSilent }.compactMap { worker in
                 worker.failoverWatch.map {
@@ -500,7 +500,7 @@ extension Problem {
         },
         Kind(
             "worker_gone", .workers, .warning, "the jobs of a worker that ended were not reclaimed within five seconds",
-            action: "Start a worker on its queues, which reclaims the jobs. The log of the old one has the cause."
+            action: "Start a worker on the same queues: it reclaims the jobs. The log of the old worker has the cause."
         ) { status, _ in
             // Living workers reclaim within a second or two.
             status.workers.filter { $0.state == .gone && $0.leaseLeftMs < -5000 }.map { worker in
@@ -535,9 +535,12 @@ extension Problem {
             }
         }
         return switch kind {
-        case .starting: row(.notice, "a worker is starting", action: "Wait until it has connected to Redis and APNs.")
+        case .starting:
+            row(.notice, "a worker is starting", action: "Wait until the worker has connected to Redis and APNs.")
         case .draining:
-            row(.notice, "a worker is draining", action: "It finishes its jobs and exits. Other workers continue.")
+            row(
+                .notice, "a worker is draining",
+                action: "The worker finishes its jobs and exits. Other workers continue.")
         case .quiet:
             row(
                 .notice, "a worker is quiet",
@@ -545,14 +548,15 @@ extension Problem {
         case .stuck:
             row(
                 .critical, "an event loop of a worker is stuck",
-                hint: "keep its log and restart it, unless a watchdog does; this is a bug of the worker",
+                hint:
+                    "keep the worker's log, and restart the worker unless a watchdog does; this is a bug of the worker",
                 action: """
                     Keep the log, and a stack (`gdb -p`, `thread apply all bt`) if there is time: this is a bug of the worker. systemd's \
                     watchdog and Kubernetes' liveness probe end such a process; without them, restart it.
                     """, [],
                 Alert(
                     "LoopStuck", for: "1m", .page, "An event loop of {{ $labels.instance }} is stuck",
-                    "Other workers reclaim its jobs when its lease has ended.",
+                    "Other workers reclaim the jobs when the lease of the worker has ended.",
                     "max by (job, instance) (apns_worker_lanes_stuck) > 0"))
         case .redisUnavailable:
             row(
@@ -608,14 +612,14 @@ extension Problem {
         case .other:
             row(
                 .critical, "a worker is not ready",
-                hint: "it resumes automatically; its log has the time at which this began",
+                hint: "the worker resumes automatically; its log has the beginning of the problem",
                 action: """
-                    Its log and `/readyz` have the reason. If another alert fires too, begin with that one. A \
+                    The worker's log and `/readyz` have the reason. If another alert fires too, begin with that one. A \
                     restart does not help.
                     """, [],
                 Alert(
                     "NotReady", for: "10m", .ticket, "{{ $labels.instance }} is not ready",
-                    "It has not been able to claim and send jobs for 10 minutes, or is quiet.",
+                    "The worker has not been able to claim and send jobs for 10 minutes, or is quiet.",
                     "min by (job, instance) (apns_worker_ready) == 0"))
         }
     }
@@ -650,7 +654,7 @@ extension Problem {
             alert: Alert(
                 "PossibleDuplicates", .ticket,
                 "{{ $value | humanizePercentage }} of notifications may have been sent twice",
-                "Their answers never came, or the worker that sent them was killed.",
+                "The answers never came, or the worker that sent the notifications was killed.",
                 """
                 sum by (job) (rate(apns_worker_possible_duplicates_total[30m]))
                 / sum by (job) (rate(apns_worker_requests_total[30m])) > 0.01
@@ -664,14 +668,14 @@ extension Problem {
             alert: Alert(
                 "Problem", for: "15m", .ticket,
                 "{{ $labels.instance }} has reported {{ $labels.event }} for 15 minutes",
-                "A lasting problem, with or without an alert of its own.",
+                "The problem lasts. It may have an alert of its own.",
                 #"max by (job, instance, event) (apns_worker_problems{event!="not_ready"}) > 0"#)),
         Kind(
             "metrics_dropped", .workers, .warning, "a worker has too many metric series",
             action: "One worker has very many apps or queues. Spread them over several workers.",
             alert: Alert(
                 "MetricsDropped", .ticket, "{{ $labels.instance }} has too many metric series",
-                "Some series have been missing since then, so other alerts may not fire.",
+                "Some series are missing, so other alerts may not fire.",
                 "max by (job, instance) (apns_worker_metric_series_dropped_total) > 0")),
     ]
 
@@ -771,7 +775,7 @@ extension Problem {
                 """,
             alert: Alert(
                 "AppBlocked", for: "2m", .page, "The certificate of the app {{ $labels.app }} is not for its topic",
-                "Nothing is sent for it. Its jobs wait with no attempt spent. Other apps are not affected.",
+                "Nothing is sent for the app. Its jobs wait with no attempt spent. Other apps are not affected.",
                 #"max by (job, app) (apns_worker_app_state{state="blocked"}) == 1"#)
         ) { status, _ in
             status.apps.compactMap { app in
@@ -871,15 +875,15 @@ extension Problem {
             Alert(
                 "CertificateExpires", .ticket,
                 #"The certificate of {{ $labels.app }} expires in {{ $value | printf "%.0f" }} days"#,
-                "After that APNs refuses every connection of the app.",
+                "APNs refuses every connection of the app if its certificate has expired.",
                 "min by (job, app) (apns_worker_certificate_days_left) < 21")),
         certificate(
             "certificate_expires_soon", .critical, days: 7, below: nil,
-            action: "As for `certificate_expires`, but today.",
+            action: "Do today what `certificate_expires` suggests.",
             Alert(
                 "CertificateExpiresSoon", .page,
                 #"The certificate of {{ $labels.app }} expires in {{ $value | printf "%.0f" }} days"#,
-                "After that APNs refuses every connection of the app.",
+                "APNs refuses every connection of the app if its certificate has expired.",
                 "min by (job, app) (apns_worker_certificate_days_left) < 7")),
     ]
 
@@ -922,7 +926,7 @@ extension Problem {
             alert: Alert(
                 "InvalidTokens", .ticket,
                 "{{ $value | humanizePercentage }} of the tokens of {{ $labels.app }} are invalid",
-                "In the last half hour. They were added to the set of invalid tokens in Redis.",
+                "This is the share of the last half hour. The tokens were added to the set of invalid tokens in Redis.",
                 """
                 sum by (job, app) (rate(apns_worker_outcomes_total{outcome="invalid_token"}[30m]))
                 / sum by (job, app) (rate(apns_worker_outcomes_total{outcome=~"delivered|invalid_token"}[30m])) > 0.2
@@ -941,7 +945,7 @@ extension Problem {
                     "queue \(queue.name): \(Words.number(invalid)) of today's \(Words.number(delivered + invalid)) tokens that "
                         + "were sent to are invalid",
                     hint:
-                        "see which app and topic they are of; a first campaign in a long time has many, and so has a mixture of "
+                        "find the app and topic of the tokens; many are normal in the first campaign in a long time, or in a mixture of "
                         + "sandbox and production", [.listInvalidTokens])
             }
         },

@@ -98,8 +98,8 @@ package struct StatusReader: Sendable {
         if undated > 0 {
             let jobs = undated == 1 ? "1 job had" : "\(Words.number(undated)) jobs had"
             notes.append(
-                "\(jobs) a duration as `expiration` and no `enqueued_at` since these workers started: it counts from when a "
-                    + "worker first saw them; have producers set `enqueued_at`")
+                "\(jobs) a duration as `expiration` and no `enqueued_at` since these workers started: the duration counts from the time when a "
+                    + "worker first saw the job; have producers set `enqueued_at`")
         }
         return notes
     }

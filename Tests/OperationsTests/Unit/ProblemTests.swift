@@ -313,7 +313,7 @@ struct ProblemTests {
             ("paused", [.resumeQueue("paused")], "`apns-worker resume --queue paused` ends its pause"),
             (
                 "quiet", [.unquiet],
-                "let the quiet workers work, or start another; `apns-worker quiet --all --undo` does the former"
+                "let the quiet workers work, or start another worker; `apns-worker quiet --all --undo` does the former"
             ),
             (
                 "spring", [.showCampaign("spring"), .resumeCampaign("spring"), .cancelCampaign("spring")],
