@@ -53,7 +53,7 @@ package struct Fields: Sendable {
     package func check(_ known: [Field]) throws(FieldMistake) {
         for (name, value) in fields {
             guard let field = known.first(where: { $0.name == name }) else {
-                // A form sends all fields of its page. Empty ones need not be known.
+                // A form sends all fields of its page. Empty fields need not be known.
                 if !refusesEmpty, value.trimmed.isEmpty { continue }
                 let names = known.map(\.name)
                 let meant = name.nearest(of: names)
@@ -87,7 +87,7 @@ package struct Fields: Sendable {
         fields.contains { $0.name == name && $0.value.trimmed.isEmpty }
     }
 
-    /// Divides the fields into those with one of the names, and all others.
+    /// Divides the fields into the fields with one of the names, and all other fields.
     package func divided(by names: Set<String>) -> (these: Fields, others: Fields) {
         var (these, others) = (self, self)
         these.fields.removeAll { !names.contains($0.name) }
@@ -330,7 +330,7 @@ extension Fields {
 }
 
 extension String {
-    /// Returns true if a reason is equal to this text or, if the text ends with `*`, begins with the rest of it.
+    /// Returns true if a reason is equal to this text. If the text ends with `*`, the reason must only begin with the text before it.
     func matches(reason: String) -> Bool {
         utf8.last == UInt8(ascii: "*") ? reason.utf8.starts(with: utf8.dropLast()) : reason.utf8.elementsEqual(utf8)
     }

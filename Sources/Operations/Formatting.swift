@@ -29,7 +29,7 @@ extension Int64 {
     /// Returns the milliseconds since another time, within the bounds of `Int64`, because times in Redis can be any number.
     package func since(_ time: Int64) -> Int64 {
         let (age, overflows) = subtractingReportingOverflow(time)
-        // Both bounds can be negated.
+        // Both `.max` and `-.max` can be negated.
         return overflows ? (time < 0 ? .max : -.max) : Swift.max(age, -.max)
     }
 }
@@ -131,7 +131,7 @@ package enum JSONLine {
         return String(buffer: json)
     }
 
-    /// Does the same as ``escaped(_:)`` with the JSON from an index of a buffer to its end.
+    /// Escapes like ``escaped(_:)``, but in place: the JSON from an index of a buffer to its end.
     static func escape(_ json: inout ByteBuffer, from start: Int) {
         let line = json.viewBytes(at: start, length: json.writerIndex - start)
         guard let line, line.contains(where: { $0 >= 0x7F }) else { return }

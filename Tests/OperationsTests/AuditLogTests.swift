@@ -73,7 +73,7 @@ struct AuditLogTests {
         let detail = try #require(entry.detail)
         #expect(detail.hasPrefix("token=q83vEjRW…= of job 0af7651916cd43dd8448eb211c80319c xxx"))
         #expect(detail.unicodeScalars.count == 500 && detail.hasSuffix("x…"))
-        // A token among unprintable characters, and one that is longer than a text can be.
+        // A token among unprintable characters, and a text that is longer than texts can be.
         let hidden = token.map { "\($0)\u{200E}" }.joined()
         let long = String(repeating: token, count: 20)
         let other = AuditEntry(.testSend, hidden, by: long, detail: "", via: .cli)

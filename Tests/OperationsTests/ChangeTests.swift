@@ -99,7 +99,7 @@ struct ChangeTests {
         _ = try await desk.perform(requeue)
         #expect(try scene.run("LLEN", "queue:sk").number == 3)
         #expect(try scene.run("EXISTS", "push:{sk}:jobs").number == 0)
-        // The limits are those of the workers.
+        // The limits of the workers apply here.
         #expect(try await scene.fleet.queue(QueueKeys(queue: "sk")).limits.maximumDeadLetters == 7)
     }
 
@@ -179,7 +179,7 @@ struct ChangeTests {
         #expect(try await count(["all": "1"]) == 2)
         #expect(throws: FieldMistake.self) { try DeadLettersChange(.delete, [:], now: Self.now) }
         #expect(try await count(["reason": "Cancelled"]) == 2)
-        // An ID or a token selects cancelled jobs, too.
+        // A filter by ID or token also selects cancelled jobs.
         #expect(try await count(["token": OperatorScene.token]) == 4)
         #expect(try await count(["id": "3"]) == 1)
     }

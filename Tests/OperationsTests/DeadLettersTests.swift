@@ -64,7 +64,7 @@ struct DeadLettersTests {
         let counted = try await queue.sweep(.count(onlyReadable: false), filter).tally
         #expect(counted == expected.count)
         #expect(try queue.everything() == before)
-        // The key of a dead letter selects no other.
+        // The key of a dead letter selects no other dead letter.
         for letter in found {
             var filter = DeadLetterFilter()
             filter.keys = [letter.key.uppercased()]

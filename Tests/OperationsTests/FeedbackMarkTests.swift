@@ -60,7 +60,7 @@ struct FeedbackMarkTests {
             try await withInvalidTokens(queue.client.topology, keys) { writer in
                 let tokens = ["aa", "bb", "cc"] + strange.keys.sorted()
                 _ = try await writer.mark(tokens.map { record($0) })
-                // One batch has a token twice, the older report last.
+                // One batch has a token twice, and the older report comes last.
                 _ = try await writer.mark([record("b0", at: 9000), record("b0", at: 8000)])
             }
             let sources = try queue.storedInvalidTokens().details().mapValues(\.facts.source)

@@ -149,7 +149,7 @@ struct ForgetDevicesTests {
         func total() throws -> String? { try scene.run("HGET", "push:{default}:campaign:sale", "total").text }
         _ = try await scene.desk().perform(Self.change(Self.token))
         #expect(try total() == "5")
-        // The same change again removes nothing more.
+        // The same change, made again, removes nothing.
         _ = try await scene.desk().perform(Self.change(Self.token))
         #expect(
             try total() == "5" && scene.run("HEXISTS", "push:{default}:campaign:sale", "finished_at").number == 0)
@@ -190,7 +190,7 @@ struct ForgetDevicesTests {
         #expect(groups["result"] == 4 && groups["parked_result"] == 1, "\(groups)")
         #expect(groups["reserved_id"] == 4 && groups["job_command"] == 1, "\(groups)")
         for kind in ["invalid_token", "registration", "throttle"] { #expect(groups[kind] == 1, "\(kind)") }
-        // One announcement as an invalid token, and one as a throttled token.
+        // There is one announcement of an invalid token, and one of a throttled token.
         #expect(groups["announcement"] == 2, "\(groups)")
         #expect(plan.question?.contains("This cannot be undone.") == true)
         let result = try await desk.apply(change, plan)

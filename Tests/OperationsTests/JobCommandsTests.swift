@@ -207,7 +207,7 @@ struct JobCommandsTests {
     func latencies() async throws {
         let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d"])
         let key = queue.keys.campaign("spring")
-        // Another client has written this.
+        // Another client has written this hash.
         try queue.redis.run("HSET", key, "total", "3", "latency", #"{"4":"x","7":1}"#)
         let first: (inout Settlement) -> Void = { settlement in
             settlement.use(campaign: ByteBuffer(string: "spring"))
@@ -419,7 +419,7 @@ struct JobCommandsTests {
         #expect(try await settle(worker, 101...150, .invalidToken).stopped.isEmpty)
         var stored = try #require(try await counts().guard)
         #expect(stored.stoppedAt ?? 0 > 0 && stored.reason == stopped.first?.reason && stored.base == nil)
-        // After it is resumed, the guard counts from its first settlement on.
+        // After the campaign is resumed, the guard counts from its first settlement on.
         try await change(.resume, of: spring)
         #expect(try await settle(worker, 151...155, .invalidToken).stopped.isEmpty)
         #expect(try await settle(worker, 156...249, .delivered).stopped.isEmpty)
@@ -437,7 +437,7 @@ struct JobCommandsTests {
         #expect(try await settle(worker, 251...269, .delivered).stopped.isEmpty)
         #expect(try await settle(worker, 270...270, .invalidToken).stopped.isEmpty)
         #expect(try await settle(worker, 271...271, .invalidToken).stopped.count == 1)
-        // A cancellation that ends resumes the campaign, too.
+        // The end of a cancellation also resumes the campaign.
         try await change(.cancel(discard: false), of: spring)
         #expect(try await settle(worker, 272...295, .invalidToken).stopped.isEmpty)
         try await change(.uncancel, of: spring)
@@ -497,7 +497,7 @@ struct JobCommandsTests {
         #expect(try await commands().commands[spring]?.by == "eve")
         try await change(.resume, of: spring)
         #expect(try await settle(worker, 21...21, .delivered).stopped.map(\.campaign) == ["spring"])
-        // The same notifications do not stop it again.
+        // The same notifications do not stop the campaign again.
         try await change(.resume, of: spring)
         #expect(try await settle(worker, 22...22, .delivered).stopped.isEmpty)
     }

@@ -46,7 +46,7 @@ struct OperatorScene {
         }
     }
 
-    /// Reads a campaign in some queues. All of them must be readable.
+    /// Reads a campaign in some queues, which must all be readable.
     func campaign(_ name: String, in desk: Desk) async throws -> [CampaignStatus] {
         var unread = UnreadParts()
         let found = try await CampaignStatus.read(name, in: desk.queues, fleet, &unread)

@@ -393,7 +393,7 @@ struct LatencyCountsTests {
         var counts = LatencyCounts()
         var times: [Int] = []
         for _ in 0..<20_000 {
-            // With a long tail, like real latencies.
+            // The latencies have a long tail, like real ones.
             let factor = Double.random(in: 0.5...1.5, using: &generator)
             let isSlow = Int.random(in: 0..<50, using: &generator) == 0
             times.append(Int(Double(median) * factor * (isSlow ? 8 : 1)))

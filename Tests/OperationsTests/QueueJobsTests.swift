@@ -115,7 +115,7 @@ struct QueueJobsTests {
                 sizes.append(part.jobs.count)
                 cursor = part.cursor
             } while cursor != nil
-            // A part that ends with the last job has a cursor, too, and the next part is empty.
+            // A part that ends with the last job also has a cursor, and the next part is empty.
             #expect(sizes.filter { $0 > 0 } == Array(repeating: 50, count: 9))
             #expect(Set(found).count == 450)
             let due = try found.suffix(150).map { try #require(Int($0.dropFirst(4))) / 7 }
@@ -463,7 +463,7 @@ struct QueueJobsTests {
         try queue.push(retry: #"{"x":1,"wait":{"reason":"AppPaused"}}"#, at: 2)
         let counts = try await PostponedCounts.read(queue.client, queue.keys)
         #expect(counts?.deferred == 3 && counts?.scheduled == 901)
-        // The listing has the same numbers.
+        // The listing has the same numbers as the count.
         let states = try await Dictionary(grouping: jobs.all(), by: \.state).mapValues(\.count)
         #expect(states == [.retrying: 3, .deferred: 3, .scheduled: 901])
         let overview = try await QueueOverview.read(queue.client, queue.keys)

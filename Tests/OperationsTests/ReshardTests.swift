@@ -364,7 +364,7 @@ struct ReshardTests {
                     try await Self.use(fleet, seed: UInt64(worker), until: { isDone.value > 0 })
                 }
             }
-            // With the same pause as the command.
+            // The pause is that of the command.
             for target in [8, 2, 1] { _ = try await scene.desk().perform(ReshardInvalidTokens(to: target)) }
             isDone.set(1)
             var calls = 0
@@ -485,7 +485,7 @@ private final class Counter: Sendable {
     func set(_ value: Int) { number.withLock { $0 = value } }
 }
 
-/// The commands of a process that dies after some of them.
+/// The commands of a process that dies after some commands.
 ///
 /// `@unchecked Sendable`: it is used only on the event loop.
 private final class MortalSender: RedisSender, @unchecked Sendable {

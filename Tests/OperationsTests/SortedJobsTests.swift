@@ -117,7 +117,7 @@ struct SortedJobsTests {
 
     @Test("Sorted jobs are listed in parts, each job once.", arguments: [7, 250])
     func parts(limit: Int) async throws {
-        // Many have one score, as urgent jobs do.
+        // Many jobs have one score, as urgent jobs do.
         for number in 0..<600 { try sort(Self.job("\(number)"), number, at: number < 300 ? -1 : number / 9) }
         try put((600..<700).map { Self.job("\($0)") }, in: .list)
         var (cursor, found): (String?, [String]) = (nil, [])

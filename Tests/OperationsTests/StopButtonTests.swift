@@ -40,7 +40,7 @@ struct StopButtonTests {
 
     @Test("A campaign is cancelled in each queue, also where none of it has ended and no job of it is yet", .scene)
     func allQueues() async throws {
-        // The campaign has ended in a, waits behind others in b, and is unknown in c.
+        // The campaign has ended in a, waits behind other jobs in b, and is unknown in c.
         try scene.run("HSET", "push:{a}:campaign:sale", "total", "300", "delivered", "300")
         try Self.fill(scene, "b", others: 3000, of: 10)
         let desk = try scene.desk("a", "b", "c")
@@ -115,7 +115,7 @@ struct StopButtonTests {
         "Pausing and resuming all queues does not stop at one that can't be read, and names that one", .scene,
         arguments: ["a", "c"])
     func pauseOfAll(bad: String) async throws {
-        // A key of another type. Only the count of the notifications that are still sent reads it.
+        // The key has another type. Only the count of the notifications that are still sent reads it.
         try scene.run("SET", "push:{\(bad)}:retry", "x")
         var desk = try scene.desk("a", "b", "c")
         desk.isForced = true

@@ -128,7 +128,7 @@ struct TwinNameTests {
         let names =
             Self.pairs.flatMap { [$0.0, $0.1] } + [
                 "it's", "'", "$(touch x)`id`\\", "-rf", "a\tb", "\u{202E}x",
-                // To Swift, each of these is one character that is neither a quotation mark nor a dash.
+                // Swift reads a dash or quotation mark and its combining mark as one other character.
                 "a'\u{301}; echo pasted; '\u{301}", "-\u{301}x", "'\u{FE0F}",
             ]
         let queue = "a'\u{301}b"

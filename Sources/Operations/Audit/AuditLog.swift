@@ -147,7 +147,7 @@ package struct AuditEntry: Sendable, Equatable {
         return isBase64 ? Array(word.prefix(8)) + ["…"] : maskedDigits(word)
     }
 
-    /// Shortens each hexadecimal number that can be a device token. An ID may contain one.
+    /// Shortens each hexadecimal number that can be a device token. A job ID may contain a token.
     private static func maskedDigits(_ word: ArraySlice<Unicode.Scalar>) -> [Unicode.Scalar] {
         var (clean, start) = ([Unicode.Scalar](), word.startIndex)
         while start < word.endIndex {

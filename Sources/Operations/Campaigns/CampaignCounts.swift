@@ -100,8 +100,8 @@ package struct CampaignCounts: Sendable, Equatable {
 
     // MARK: Totals
 
-    /// Records that the total of a campaign will grow, before the first of its jobs is pushed. The campaign finishes only
-    /// after ``close(_:_:_:)``. A producer that knows the total beforehand sets the field `total` instead.
+    /// Records that the total of a campaign will grow. Called before the first of its jobs is pushed. The campaign finishes only after
+    /// ``close(_:_:_:)``. A producer that knows the total beforehand sets the field `total` instead.
     /// - Throws: `RedisError`.
     package static func open(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await count("open", 0, name, client, keys)
@@ -115,15 +115,15 @@ package struct CampaignCounts: Sendable, Equatable {
         try await count("add", notifications, name, client, keys)
     }
 
-    /// Records that the total of a campaign is complete, after the last of its jobs was pushed. If all its notifications have ended, the
-    /// campaign finishes.
+    /// Records that the total of a campaign is complete. Called after the last of its jobs was pushed. If all its notifications have ended,
+    /// the campaign finishes.
     /// - Throws: `RedisError`.
     package static func close(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await count("close", 0, name, client, keys)
     }
 
-    /// Subtracts removed notifications, which will never end, from the total of a campaign, if the total is known. If all others have
-    /// ended, the campaign finishes.
+    /// Subtracts removed notifications, which will never end, from the total of a campaign, if the total is known. If all other
+    /// notifications have ended, the campaign finishes.
     /// - Throws: `RedisError`.
     static func takeOut(_ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         try await count("remove", notifications, name, client, keys)
@@ -167,7 +167,7 @@ package struct CampaignCounts: Sendable, Equatable {
 }
 
 package enum CampaignPace {
-    /// The lengths of periods in seconds. Each is a multiple of the one before.
+    /// The lengths of periods in seconds. Each length is a multiple of the previous one.
     package static let lengths: [Int64] = [60, 600, 7200, 86_400]
     /// The maximum number of points. Longer periods reduce their number. If even days are too many, the oldest days are omitted.
     private static let maximumPoints: Int64 = 200
@@ -182,7 +182,7 @@ package enum CampaignPace {
         package var endedPerSecond: Double
     }
 
-    /// Returns points of equal length without gaps. Each is the sum of its periods.
+    /// Returns points of equal length without gaps. Each point is the sum of the periods within it.
     static func points(of periods: [CampaignCounts.Period]) -> [Point] {
         guard let first = periods.map(\.start).min(), let last = periods.map(\.start).max() else { return [] }
         let longest = periods.map(\.length).max() ?? 0

@@ -17,7 +17,7 @@ package struct CampaignGuard: Sendable, Equatable {
         package var text: String { "\(counter)>\(CampaignGuard.text(percent))%" }
     }
 
-    /// One counter above its limit is enough to pause the campaign.
+    /// The campaign is paused if one rule is broken.
     package var rules: [Rule]
     /// The campaign is not paused before this number of its notifications have ended.
     package var minimum: Int

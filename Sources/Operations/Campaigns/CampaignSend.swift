@@ -70,7 +70,7 @@ package struct CampaignCursor: Sendable {
         package var unended: Int
         /// The rest of the wait for the canary, in milliseconds.
         package var leftMs = 0
-        /// The number of ended notifications of the canary that the guard needs. Without them, the wait continues after its time.
+        /// The number of the canary's notifications that must end, however long that takes, because the guard needs them.
         package var needed = 0
         /// The reason why the guard has paused the campaign, printable.
         package var reason = ""

@@ -5,7 +5,7 @@ import Redis
 
 /// A campaign in one queue.
 package struct CampaignStatus: Sendable {
-    /// The name, byte for byte. Texts for people have `campaign.shown` instead.
+    /// The name, byte for byte. Texts for people use `campaign.shown`.
     package var campaign: String
     package var queue: String
     package var state: State
@@ -80,7 +80,7 @@ package struct CampaignStatus: Sendable {
             guardLevels = rules.levels(counts.counters, ended: counts.ended)
         }
         if let startedAt, let updatedAt, updatedAt > startedAt, now.since(updatedAt) < Self.idle {
-            // At least one second: otherwise a campaign that ended within milliseconds would get an impossible rate.
+            // At least one second. Otherwise the rate of a campaign that ended within milliseconds would be impossibly high.
             setRate(ended, count(.delivered), in: max(1000, now.since(startedAt)))
         }
     }
@@ -100,7 +100,7 @@ package struct CampaignStatus: Sendable {
     package mutating func slow(by cause: String) {
         guard shouldProceed else { return }
         (state, slowedBy) = (.slowed, cause)
-        // The former rate does not predict the next one.
+        // The former rate does not predict the rate after the cause ends.
         (deliveredPerSecond, leftMs) = (nil, nil)
     }
 

@@ -66,7 +66,7 @@ package struct CampaignSummary: Sendable {
         return tenths % 10 == 0 ? "\(tenths / 10)%" : "\(tenths / 10).\(tenths % 10)%"
     }
 
-    /// The state in words, such as `finished` or `running, 12,000 left`. If the states of queues differ, it has all of them.
+    /// The state in words, such as `finished` or `running, 12,000 left`; all states, if the queues differ.
     package var state: String {
         if partial == true { return "not known: a queue could not be read" }
         let states = CampaignStatus.State.allCases.filter { state in queues.contains { $0.state == state } }

@@ -38,7 +38,7 @@ package struct CampaignGuardChange: Change {
     }
 
     package func apply(_ plan: ChangePlan, _ desk: Desk, _ control: ChangeControl) async throws -> ChangeResult {
-        // Each queue compares its own counters, and any queue may get jobs of the campaign later.
+        // The guard is set in every queue: each queue compares its own counters, and may get jobs of the campaign later.
         let changes = try await desk.inEachQueue { keys in
             let client = try await desk.fleet.client(for: keys.campaign(campaign))
             return try await CampaignGuard.set(new, of: campaign, client, keys)

@@ -227,7 +227,7 @@ package struct SendCampaign: Change {
                 control.progress(run.part.count)
                 if run.next == list.canaryJobs, run.next < list.jobs.count { announceCanary(list.wait, &run, control) }
             case .moved:
-                // Another process sends the same list, an earlier call was executed after all, or a failover has lost it.
+                // Another process sends the same list, an earlier call was executed after all, or a failover has lost the last calls.
                 (run.next, bodies, run.canary) = (reply.next, [], nil)
             case .ready: (waitsSince, isWaitReported, held) = (nil, false, 0)
             case .full:
@@ -243,7 +243,7 @@ package struct SendCampaign: Change {
                 }
                 try await Task.sleep(for: Self.pause)
             case .canary:
-                // After a jump of Redis' clock the wait can begin again.
+                // The clock of Redis may have jumped, so that the wait begins again.
                 (run.canary, bodies) = (nil, [])
                 reportWait(reply, &run, control)
                 try await Task.sleep(for: Self.pause)

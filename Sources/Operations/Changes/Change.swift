@@ -166,9 +166,9 @@ package struct Desk: Sendable {
         return try await campaigns + notes("app", change.apps, apps)
     }
 
-    /// Calls `body` for all queues at the same time. A queue that can't be reached delays no other.
+    /// Calls `body` for all queues at the same time, so an unreachable queue does not delay the other queues.
     /// - Returns: the results, in the order of the queues.
-    /// - Throws: the first error if all queues fail, or an error that is not Redis'.
+    /// - Throws: the first error if all queues fail, or an error that is not from Redis.
     func inEachQueue<Value: Sendable>(
         _ body: @escaping @Sendable (QueueKeys) async throws -> Value
     ) async throws -> [(keys: QueueKeys, result: Result<Value, any Error>)] {

@@ -17,7 +17,7 @@ package struct ForgetDevices: Change {
     private let patience: Int
     private let finder: TokenFinder
 
-    /// The minimum and the maximum number of searches. They end once one finds nothing. There are at least two, because a search can miss a
+    /// The minimum and the maximum number of searches. They end once a search finds nothing. Two are needed, because a search can miss a
     /// job that moves.
     private static let searches = 2...6
     private static let defaultPatience = 30

@@ -62,7 +62,7 @@ extension InvalidToken {
     }
 }
 
-/// Removes tokens from the set of invalid tokens: named ones, or all that match a filter.
+/// Removes tokens from the set of invalid tokens: the named tokens, or all that match a filter.
 package struct RemoveInvalidTokens: Change {
     package let action = AuditEntry.Action.removeInvalidTokens
     private let named: [ByteBuffer]?
@@ -91,7 +91,7 @@ package struct RemoveInvalidTokens: Change {
     /// The maximum number of tokens of one call.
     private static let batch = 500
 
-    /// Returns the marks to remove. Without a filter, it is one mark of each token, because the whole token is removed.
+    /// Returns the marks to remove. Without a filter, one mark of each token is enough to remove the token.
     private func chosen(_ found: [InvalidTokenSet.Listed]) -> [InvalidTokenSet.Listed] {
         guard filter.isEmpty else { return found }
         var seen: Set<ByteBuffer> = []

@@ -183,7 +183,7 @@ package struct PauseReport: Encodable, Sendable {
 
 /// The notifications of claimed jobs, which workers still send.
 package struct ClaimedNotifications {
-    /// The number of devices of the claimed jobs. Some may have received their notification already.
+    /// The number of devices of the claimed jobs. Some devices may have received their notification already.
     package var notifications = 0
     /// True if there were too many claims to count.
     package var isPartial = false
@@ -193,8 +193,8 @@ package struct ClaimedNotifications {
     /// The count ends at this size of the jobs, in bytes.
     private static let maximumBytes = 64 << 20
 
-    /// Counts the devices of a queue's claimed jobs. The count is an estimate, because workers settle jobs in the meantime, and claim some
-    /// until they have seen the pause.
+    /// Counts the devices of a queue's claimed jobs. The count is an estimate, because workers settle jobs in the meantime, and claim jobs
+    /// until they notice the pause.
     package static func count(
         _ client: RedisClient, _ source: QueueSource, _ found: QueueOverview
     ) async throws -> ClaimedNotifications {

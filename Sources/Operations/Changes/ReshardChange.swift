@@ -144,7 +144,7 @@ package struct ReshardInvalidTokens: Change {
         }
     }
 
-    /// Copies all tokens, and then the registrations. In the other order, a token would not be added if its device has registered since.
+    /// Copies all tokens, and then the registrations. In the opposite order, tokens of devices with a later registration would be missing.
     /// - Returns: false if it was stopped.
     /// - Throws: ``ChangeRefusal`` if the forms differ afterwards.
     private func copy(

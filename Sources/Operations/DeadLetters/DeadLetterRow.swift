@@ -58,7 +58,7 @@ package struct DeadLetterRow: Sendable {
 }
 
 extension DeadLetterRow {
-    /// Returns true if the job itself is the reason: sent again unchanged, it would become a dead letter again.
+    /// Returns true if the job itself is the reason, so that it would become a dead letter again if it is requeued unchanged.
     package static func isMistakeOfJob(_ reason: String) -> Bool {
         if let code = JobError.Code(rawValue: reason) { return !curable.contains(code) }
         return mistakes.contains(reason)

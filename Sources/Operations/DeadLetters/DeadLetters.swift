@@ -17,7 +17,7 @@ package struct DeadLetters: Sendable {
         case replace(with: ByteBuffer)
         /// Delete the dead letters, and the jobs with them.
         case delete
-        /// Count all dead letters, or only the readable ones, which can be requeued.
+        /// Count all dead letters, or only the readable dead letters, which can be requeued.
         case count(onlyReadable: Bool)
         /// Return their headers.
         case list
@@ -30,8 +30,7 @@ package struct DeadLetters: Sendable {
         package var key: String
         /// The time when the job became a dead letter, in milliseconds since 1970.
         package var at: Int64
-        /// The dead letter. Its original is empty unless it was requested. A member that is not a dead letter is
-        /// returned whole in the header.
+        /// The dead letter. The original is empty unless it was requested. Another member of the set is returned whole in the header.
         package var letter: DeadLetter
     }
 
@@ -151,7 +150,7 @@ extension DeadLetters.Action {
 
 /// The pace of requeues: a number per second, in small portions, without a burst after a delay.
 package struct RequeuePace: Sendable {
-    /// The number of portions per second. At low rates there are fewer, because a portion has at least one dead letter.
+    /// The number of portions per second. Low rates have fewer portions, because a portion has at least one dead letter.
     private static let portions = 10
 
     private let interval: TimeAmount
@@ -185,7 +184,7 @@ package struct RequeuePace: Sendable {
         }
     }
 
-    /// Records that a portion, or a part of one, was moved.
+    /// Records that a portion, or a part of a portion, was moved.
     mutating func moved(_ letters: Int, at now: NIODeadline) {
         guard portion != .max, letters > 0 else { return }
         let share = Double(interval.nanoseconds) * Double(letters) / Double(portion)

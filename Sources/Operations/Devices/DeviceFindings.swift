@@ -131,7 +131,7 @@ package struct TokenMatches: Sendable {
         self.beginning = beginning.lowercased()
     }
 
-    /// Returns the hex of a token, or of the beginning of one as it is shown to people, perhaps with an ellipsis.
+    /// Returns the hex of a token, or of a token's beginning as people see it, perhaps with an ellipsis.
     package static func digits(of text: String) -> String {
         let ellipsis = ["…", "..."].first { text.hasSuffix($0) } ?? ""
         return TokenText.normalized(String(text.dropLast(ellipsis.count)))

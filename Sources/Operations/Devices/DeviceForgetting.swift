@@ -87,7 +87,7 @@ struct DeviceForgetting {
                 }
             }
             forgotten.gone += some.count { $0.1.rest == nil }
-            // An estimate: it counts a value even if it had left its place. This is rare.
+            // An estimate: it counts other tokens even if their value had left its place. This is rare.
             forgotten.lost += some.reduce(0) { $0 + $1.1.lost }
         }
         return forgotten

@@ -21,7 +21,7 @@ package enum DeviceRecordKind: String, CaseIterable, Sendable {
     /// A token's entry in the stream of changes to invalid tokens.
     case announcement
 
-    /// The noun for people.
+    /// The noun that people see.
     var noun: String { self == .reservedID ? "reserved ID" : rawValue.replacing("_", with: " ") }
 }
 
@@ -75,7 +75,7 @@ struct DeviceSearch {
     mutating func waitingJobs(_ page: Page) async throws {
         try await values(.job, keys.jobs, "list", end: tail, page)
         try await values(.job, keys.inbox, "list", end: .right, page)
-        // These sets are searched after the list, because a worker may move jobs from the list to them in the meantime.
+        // These sets are searched after the list, because a worker may move jobs from the list to a set in the meantime.
         for key in [keys.sorted] + keys.postponed { try await values(.job, key, "set", page) }
     }
 

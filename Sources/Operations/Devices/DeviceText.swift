@@ -24,7 +24,7 @@ struct DeviceText {
             return DeviceText(rest: part == .onlyDevices ? text : nil)
         }
         if part == .onlyDevices { return DeviceText(rest: cut.text) }
-        // If the wrapper has no tokens left, the notifications to the other tokens of the job have ended.
+        // If the wrapper has no tokens left, the notifications to the job's other tokens have ended.
         guard !cut.isEmptied else { return DeviceText() }
         guard !finder.isIn(cut.text) else { return DeviceText(lost: cut.kept) }
         return DeviceText(rest: cut.text)

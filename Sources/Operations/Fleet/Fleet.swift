@@ -232,7 +232,7 @@ package struct Fleet: Sendable {
         let wanted = Set(slots.values)
         var keys: [Int: String] = [:]
         var number = 0
-        // There are 16,384 slots; a million names hit each of them.
+        // There are 16,384 slots, so a million names hit each slot.
         while keys.count < wanted.count, number < 1_000_000 {
             let slot = RedisHashSlot.of("\(number)")
             if wanted.contains(slot) { keys[slot] = "\(number)" }
@@ -244,7 +244,7 @@ package struct Fleet: Sendable {
 
 /// Finds the names of queues among keys. Has no I/O.
 package struct QueueSearch {
-    /// The maximum number of keys that are searched on each server: a Redis can have other data, too.
+    /// The maximum number of keys that are searched on each server, because Redis can have other data.
     package static let maximumKeys = 1_000_000
     /// The number of keys of one call, during which Redis does nothing else.
     package static let batch = 2000

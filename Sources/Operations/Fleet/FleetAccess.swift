@@ -23,8 +23,8 @@ package struct FleetAccess: Sendable, Equatable {
         }
     }
 
-    /// Returns a command of `apns-worker` for a shell. It fails, without being run, in a shell that lacks a variable
-    /// that it needs.
+    /// Returns a command of `apns-worker` for a shell. In a shell that lacks a variable of the command, the shell reports this and does not
+    /// run the command.
     /// - Parameter name: the name of a thing, as the last word.
     package func command(_ words: [String], _ name: String? = nil) -> String {
         var all = ["apns-worker"] + words

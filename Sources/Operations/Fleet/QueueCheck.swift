@@ -31,7 +31,7 @@ package struct QueueCheck {
     package func run(now: Int64) async throws -> Report {
         var report = Report()
         Self.judge(try await QueueServer.read(client, keys), &report)
-        // If the server answered like a replica, the client has left it and looks for the master again.
+        // If the server answered like a replica, the client has left the server and looks for the master again.
         try await client.waitUntilReady(timeout: .seconds(10))
         try await attempt("TIME", &report) { report in
             report.clockLead = try await client.time() / 1000 - now

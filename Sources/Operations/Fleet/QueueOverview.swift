@@ -37,9 +37,9 @@ package struct QueueOverview: Sendable {
     package var due: Int
     /// Retried, scheduled and deferred jobs that are not due yet.
     package var later: Int
-    /// The jobs of ``due`` and ``later`` that failed and are tried again.
+    /// The jobs of ``due`` and ``later`` that are tried again after a failure.
     package var retrying: Int
-    /// The scheduled and deferred jobs of ``due`` and ``later``; `nil` if they are too many or too large to be counted.
+    /// The scheduled and deferred jobs of ``due`` and ``later``; `nil` if the jobs are too many or too large to be counted.
     package var postponed: PostponedCounts?
     package var dead: Int
     /// The sum of the dead letters' lengths in bytes.
@@ -55,7 +55,7 @@ package struct QueueOverview: Sendable {
     package var pause: PauseRecord?
     /// At most ``maximumWorkers`` lanes.
     package var workers: [Worker]
-    /// The number of all lanes, also of those that are not read.
+    /// The number of all lanes, including lanes that are not read.
     package var workerCount: Int
     /// The day's counters by outcome and reason (UTC).
     package var counters: [String: Int]
@@ -118,7 +118,7 @@ package struct QueueOverview: Sendable {
         overdue = reply.numberIfAny()
         pause = reply.bytesOrNull().map { PauseRecord($0) }
         let head = reply.bytes()
-        // This finds the time in any format except Resque's, which lacks it.
+        // This finds the time in any format except Resque's, which has no time.
         if head.readableBytes > 0,
             let made = StoredJob(head, size: head.readableBytes, format: .native).enqueuedAt
         {
@@ -229,7 +229,7 @@ package struct PostponedCounts: Sendable, Equatable {
     /// Jobs that could not be sent, and have not failed.
     package var deferred = 0
 
-    /// The maximum number and size in bytes of the counted jobs. They are limited because the count reads the jobs.
+    /// The maximum number and size in bytes of the counted jobs. Counting is limited because it reads the jobs.
     private static let (maximumJobs, maximumBytes) = (1000, 262_144)
 
     init() {}

@@ -31,8 +31,8 @@ package struct QueueState: Sendable {
             if !reports.isEmpty, reports.count == living.count, reports.allSatisfy({ $0.moreApps == 0 }) {
                 let apps = reports.flatMap(\.apps)
                 state.apps = Set(apps.map(\.name))
-                // Apps with the same name and different topics are different apps. A report with the maximum number of topics may lack
-                // some.
+                // Apps with the same name and different topics are different apps. A report with the maximum number of topics may be
+                // incomplete.
                 var known = Set<[String]>()
                 if apps.allSatisfy({ $0.topics.count < WorkerReport.maximumTopics }) {
                     state.reported = apps.filter { known.insert([$0.name] + $0.topics).inserted }

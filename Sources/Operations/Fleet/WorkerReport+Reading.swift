@@ -30,7 +30,7 @@ extension WorkerReport {
             var app: String?
         }
 
-        /// `nil` if another version has written a scope or state that this one does not know.
+        /// `nil` if another version has written a scope or state that this version does not know.
         struct Scope: Decodable {
             let record: ScopeRecord?
 
@@ -135,7 +135,7 @@ extension WorkerReport {
         (text ?? "").prefix(maximumText).printable
     }
 
-    /// Limits a number so that half a million of them can be added without overflow. Times of the next centuries are below the limit. `nil`
+    /// Limits a number so that half a million numbers can be added without overflow. Times of the next centuries are below the limit. `nil`
     /// becomes 0.
     private static func count(_ number: Int?) -> Int { max(0, min(number ?? 0, 10_000_000_000_000)) }
 }

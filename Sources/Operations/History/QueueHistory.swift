@@ -75,14 +75,14 @@ package struct QueueHistory: Sendable, Equatable {
         /// The time from a request to APNs' answer; `nil` without answers.
         package var answer: Percentiles? { Percentiles(counts.answers) }
 
-        /// Adds the same step of another queue.
+        /// Adds the counts of the same step in another queue.
         fileprivate mutating func add(_ other: Point) {
             counts += other.counts
             isRecorded = isRecorded || other.isRecorded
             if let more = other.backlog { backlog = (backlog ?? 0) + more }
         }
 
-        /// Adds the fields and values of a hash. A key of another type has none.
+        /// Adds the fields and values of a hash. A key of another type adds nothing.
         fileprivate mutating func add(hash: RESPReply?) {
             guard var elements = hash?.root.children else { return }
             while let name = elements.next()?.string, let value = elements.next()?.string {
@@ -104,7 +104,7 @@ package struct QueueHistory: Sendable, Equatable {
     private static let maximumFields = 2000
 
     package var span: Span
-    /// The points in order of time, without gaps. The last is the current, unfinished one.
+    /// The points in order of time, without gaps. The last point is the current, unfinished step.
     package var points: [Point]
 
     /// Reads the history of a queue up to now, by Redis' clock.

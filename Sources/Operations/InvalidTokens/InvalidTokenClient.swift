@@ -18,7 +18,7 @@ package final class InvalidTokenClient: LoopBound {
         self.set = .makeBoxSendingValue(set, eventLoop: clients.eventLoop)
     }
 
-    /// Makes a client with connections of its own, and starts to connect it.
+    /// Makes a client with its own connections, and begins to connect.
     /// - Parameter maximumAge: see `InvalidTokenSet/init(client:clients:keys:maximumAge:)`.
     package static func start(
         topology: RedisTopology, keys: SharedKeys, maximumAge: Int = InvalidTokenSet.defaultMaximumAge,
@@ -160,12 +160,12 @@ package final class InvalidTokenClient: LoopBound {
         return try result.get()
     }
 
-    /// Closes the connections. Only for a client that `start` has made: other clients use connections of the fleet.
+    /// Closes the connections. Call this only for a client that `start` has made. Other clients use connections of the fleet.
     package func close() async {
         do {
             try await clients.eventLoop.flatSubmit { [clients] in clients.close() }.get()
         } catch {
-            // A connection that did not close cleanly is closed, too.
+            // The connection is closed even after an error.
         }
     }
 }

@@ -38,7 +38,7 @@ extension InvalidTokenSet {
         package var token: ByteBuffer
         /// The known facts about the mark; none if they were not read, or if another program added the token.
         package var details = InvalidTokenDetails()
-        /// The set for other programs that has the token because of this mark. Empty without such a set, or if marks were not read.
+        /// The set for other programs that has the token because of this mark. Empty without that set, or if the marks were not read.
         package var set: TokenSets = []
 
         /// Returns the marks of a token. A token without marks gets one without details.
@@ -63,7 +63,7 @@ extension InvalidTokenSet {
     }
 
     /// Reads a part of the set. A token that stays in the set is read at least once; if the set grows or shrinks, or gets another number of
-    /// shards, some are read twice.
+    /// shards, some tokens are read twice.
     /// - Parameters:
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - count: the approximate number of tokens.
@@ -78,7 +78,7 @@ extension InvalidTokenSet {
         form { [self] result in
             guard let shards = Self.value(result, completion)?.shards else { return }
             let keysOfShard = keys.shard(0, of: shards).keys(of: sets).count
-            // Tokens that begin alike are in one shard.
+            // All tokens with the same beginning are in one shard.
             let shard =
                 beginning.isEmpty
                 ? nil : TokenDivision.shard(of: ByteBuffer(string: beginning), among: shards)
@@ -163,8 +163,8 @@ extension InvalidTokenSet {
     /// A smaller number is a time in seconds, and not in milliseconds, since 1970.
     private static let firstMillisecond: Int64 = 100_000_000_000
 
-    /// Checks a sample of one shard's registrations, because other programs write them, too.
-    /// - Parameter completion: gets one of the mistakes, and the number of wrong registrations; `nil` if all are right.
+    /// Checks a sample of one shard's registrations, because other programs can write registrations.
+    /// - Parameter completion: gets one mistake, and the number of wrong registrations; `nil` if all are right.
     func badRegistrations(among shards: Int, completion: @escaping Completion<String?>) {
         let shard = keys.shard(.random(in: 0..<shards), of: shards)
         let key = shard.registrationHashes.randomElement() ?? shard.registrations

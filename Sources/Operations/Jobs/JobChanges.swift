@@ -61,7 +61,7 @@ package struct JobChanges {
         self.push = push
     }
 
-    /// Moves jobs to another queue. In a Redis Cluster they are pushed there first, and then removed.
+    /// Moves jobs to another queue. In a Redis Cluster, jobs are first pushed to the other queue, and then removed.
     /// - Parameter client: a client of the server that has the other queue.
     package static func move(
         _ jobs: QueueJobs, to keys: QueueKeys, _ filter: JobFilter, _ client: RedisClient, isCluster: Bool,
@@ -206,7 +206,7 @@ package struct JobChanges {
         pace.moved(changed.changed, at: .now())
         tally.evicted += changed.evicted
         if push != nil { tally.doubled += chosen.count - changed.changed }
-        // An estimate: some of the chosen jobs may have left their place, and it is unknown which ones. This is rare.
+        // An estimate: some of the chosen jobs may have left their place, and it is unknown which jobs. This is rare.
         tally.notifications += chosen.prefix(changed.changed).reduce(0) { $0 + $1.notifications }
         return changed
     }
@@ -281,7 +281,7 @@ package struct JobChanges {
 }
 
 extension JobChanges {
-    /// Pushes jobs to another queue: postponed jobs to the same set, waiting jobs to the end of its list.
+    /// Pushes jobs to another queue: postponed jobs to the same set, waiting jobs to the end of the other queue's list.
     /// - Parameters:
     ///   - keys: the keys of that queue.
     ///   - client: a client of its server.

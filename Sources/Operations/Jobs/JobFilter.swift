@@ -68,7 +68,7 @@ package struct JobFilter: Sendable, Equatable {
         }
         keys = Set(try fields.keys())
         ids = Set(try fields.names("id"))
-        // The unchanged text is kept, too, because it may be a channel.
+        // The text itself is kept besides the normal form, because it may be a channel.
         tokens = Set(try fields.tokens().flatMap { [$0, TokenText.normalized($0)] })
         apps = Set(try fields.names("app"))
         topics = Set(try fields.names("topic"))

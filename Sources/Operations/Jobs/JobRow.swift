@@ -143,7 +143,7 @@ extension JobRow: Counted {
     ]
     package var labels: [String: String]? { job.labels }
 
-    /// The reason of a job is that of its last failure.
+    /// The group `reason` is the reason of a job's last failure.
     package func group(_ name: String) -> String? { value(of: name == "reason" ? "error" : name) }
 
     /// Returns true if jobs must be decoded to count them by some columns.

@@ -42,7 +42,7 @@ package enum JobAction: Sendable {
     }
 }
 
-/// The writer of changes, with one call for some jobs of one place. Jobs that have left their place are not changed.
+/// Writes changes, with one call for several jobs of one place. Jobs that have left their place are not changed.
 struct JobWriter {
     struct Changed: Sendable, Equatable {
         /// Jobs that were still in place.

@@ -5,8 +5,8 @@ import Redis
 
 /// A queue's jobs, read a page at a time so that a million of them do not block Redis.
 ///
-/// Workers claim jobs and producers add some at the same time. A job that stays in its place is seen; a job that moves
-/// between two pages may be seen twice, or missed.
+/// Workers claim jobs and producers add jobs at the same time. A job that stays in its place is seen; a job that moves between two pages
+/// may be seen twice, or missed.
 package struct QueueJobs: Sendable {
     /// A key that has jobs.
     package enum Place: Sendable, Equatable {
@@ -152,7 +152,7 @@ package struct QueueJobs: Sendable {
         .server(RedisServerError(text: "ERR jobs: CURSOR that no reply had"))
     }
 
-    /// Some jobs that match, and the place to continue from.
+    /// A part of the jobs that match, and the place at which to continue.
     package struct Listing: Sendable {
         /// Redis' time in milliseconds since 1970.
         package var now: Int64 = 0
@@ -163,7 +163,7 @@ package struct QueueJobs: Sendable {
         package var cursor: String?
     }
 
-    /// Returns some of the jobs that match. With an `end`, the time does not depend on the length of the queue.
+    /// Returns some of the jobs that match. With an `end`, a long queue does not take more time.
     /// - Parameters:
     ///   - cursor: the cursor of the previous part; `nil` for the first.
     ///   - limit: the maximum number of jobs.
@@ -276,7 +276,7 @@ package struct QueueJobs: Sendable {
         _ body: (Place, [StoredJob], Int64) async throws -> Bool
     ) async throws -> Bool {
         let key = keys.claimed(lane)
-        // By number, because the order of HKEYS may differ between calls.
+        // Sorted by number, because the order of HKEYS may differ between calls.
         let numbered = try await client.call(RedisCommand("HKEYS", key)).root.children.compactMap(\.string)
             .map { (number: ClaimID(field: $0)?.number ?? .max, field: $0) }
         var fields = numbered.sorted { $0 < $1 }.map(\.field)[...]

@@ -45,7 +45,7 @@ package struct StoredJob: Sendable {
     /// True if the job's reservation outlives it.
     var keepsReservation: Bool { envelope.keepsReservation || envelope.reclaims > 0 }
 
-    /// The reservation that ends with the job if it is cancelled; `nil` without one.
+    /// The reservation that ends if the job is cancelled; `nil` without a reservation.
     var endingReservation: Reservation? {
         guard let job, let origin = job.envelope.origin, !keepsReservation else { return nil }
         return Reservation(of: job, claim: .none, origin: job.text(origin))
@@ -86,7 +86,7 @@ package struct StoredJob: Sendable {
             job = try format.map { format throws(JobError) in try JobDecoder.decode(body, as: format) }
             isValid = true
         } catch {
-            // Sidekiq's format is tried, too, so that operators need not specify it.
+            // Tries Sidekiq's format, so that operators need not specify it.
             let sidekiq = try? JobDecoder.decode(body, as: .sidekiq(classes: []))
             job = sidekiq ?? format.map { JobDecoder.identify(body, as: $0) }
             isValid = sidekiq != nil
@@ -161,7 +161,7 @@ struct SortedMember {
 
     /// The bytes before the job. Empty if the member is a job itself, which no worker has written.
     let lead: ByteBuffer
-    /// The job as it was in the list, where it may have had a wrapper of its own.
+    /// The job as it was in the list, where it may have had another wrapper.
     let job: ByteBuffer
 
     /// - Parameter isWhole: false if only the beginning of the member was read.
@@ -189,7 +189,7 @@ struct SortedMember {
     }
 }
 
-/// The key that operators use for a job: the first ten hex digits of the SHA-1 of the producer's bytes.
+/// The key by which operators name a job: the first ten hex digits of the SHA-1 of the producer's bytes.
 ///
 /// It stays the same while the job waits, is claimed and is tried again. Equal jobs have equal keys.
 package enum JobKey {

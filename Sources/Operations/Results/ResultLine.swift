@@ -69,7 +69,7 @@ extension ResultLine: Shown {
             "FinishedCampaign", "The report of a finished campaign. docs/results.md has its members.", isOpen: true, [])
     }
 
-    /// Appends the members as they are in Redis: other programs can write further ones.
+    /// Appends the members as they are in Redis, because other programs can write further members.
     package func writeObject(to json: inout ByteBuffer, isDetailed: Bool) {
         json.writeString("{\"queue\":")
         json.writeJSONString(queue)

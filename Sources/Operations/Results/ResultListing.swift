@@ -1,7 +1,7 @@
 import PushQueue
 import Redis
 
-/// Some results of a queue, and the cursor of the next ones.
+/// Some results of a queue, and the cursor of the next results.
 package struct ResultListing: Sendable {
     package var results: [StoredResult] = []
     /// The number of results that were examined, matching or not.

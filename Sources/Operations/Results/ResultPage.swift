@@ -13,7 +13,7 @@ package struct ResultPage: Sendable {
         (results, entries) = ([], [])
     }
 
-    /// Decodes an array of entries. Elements that are not entries are left out, such as the `nil` of a dropped one.
+    /// Decodes an array of entries. Other elements are left out, such as the `nil` of a dropped entry.
     init(_ entries: RESPReply.Element, newestFirst: Bool = false) {
         var (results, ids) = ([StoredResult](), [String]())
         for element in entries.children {
@@ -116,7 +116,7 @@ struct ResultEntry {
     ]
     private static let places = Dictionary(uniqueKeysWithValues: zip(names, names.indices))
 
-    /// Returns all known fields, and then the unknown ones. If a name occurs several times, the last value counts.
+    /// Returns the known fields, and then the unknown fields. If a name occurs several times, the last value counts.
     private static func ordered(_ members: [EncodedResults.Member]) -> [(name: String, value: ByteBuffer)] {
         var fields = names.map { (name: $0, value: ByteBuffer()) }
         for (name, value) in members {

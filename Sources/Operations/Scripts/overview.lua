@@ -62,7 +62,7 @@ for _, set in ipairs({ retry, failed }) do
     local first = tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2])
     if first then
         postponed, due = postponed + redis.call('ZCARD', set), due + redis.call('ZCOUNT', set, '-inf', now)
-        -- Another client may have written any number.
+        -- Another client may have written any number as due time.
         if first <= now then
             overdue = math.max(overdue, math.min(now - first, now))
         end
@@ -101,7 +101,7 @@ local function largest_shares()
     for i = 1, #fields, 2 do
         local field, last = fields[i], bounded(fields[i + 1])
         local is_share = string.find(field, '^by:') or string.find(field, '^common:')
-        -- Another client may have written any number.
+        -- Another client may have written any number as position.
         if is_share and last > time and last < 2 ^ 53 then
             found[#found + 1] = { field, last - time }
             all = all + last - time

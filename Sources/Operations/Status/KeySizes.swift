@@ -113,7 +113,7 @@ package enum KeySizes {
 package struct LargeKey: Sendable, Equatable, Shown {
     /// The maximum length, unless Redis returns another.
     private static let defaultLimit = 512 << 20
-    /// A key is large from this part of the limit on. Most keys are smaller serialized than in memory.
+    /// A key is large above this part of the limit. Most keys are smaller when serialized than in memory.
     private static let share = 0.8
 
     package let key: String

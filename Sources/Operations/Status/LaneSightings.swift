@@ -43,7 +43,7 @@ struct LaneSightings {
     /// Jobs that are claimed and not settled.
     private var claimed: Int { all.reduce(0) { $0 + $1.worker.claims } }
 
-    /// The milliseconds until the first lease of a living lane ends or, if none lives, of any.
+    /// The milliseconds until the first lease of a living lane ends or, if no lane lives, of any lane.
     private var leaseLeft: Int64? { (living.isEmpty ? all : living).map(\.worker.leaseLeft).min() }
 
     /// The last report of each living lane; a lane reports the same on all its queues.

@@ -116,7 +116,7 @@ extension Problem {
                 """
         ) { status, _ in
             status.queues.compactMap { queue in
-                // A key with a wrong type is a problem of its own.
+                // A key with a wrong type is reported as another problem.
                 guard let error = queue.error,
                     !status.wrongKeys.contains(where: { error.contains($0.key) })
                 else { return nil }
@@ -345,7 +345,7 @@ extension Problem {
                 "Too many notifications of the campaign failed. The others wait in Redis, and can expire.",
                 "max by (job, queue) (apns_worker_campaigns_stopped) > 0")
         ) { status, _ in
-            // One problem for all queues of a campaign.
+            // All queues of a campaign are reported as one problem.
             var found: [String: (reason: String, since: Int64?, queues: [String])] = [:]
             for queue in status.queues {
                 for (campaign, stop) in queue.stoppedCampaigns {
@@ -861,7 +861,7 @@ extension Problem {
                 """
         ) { status, _ in
             status.apps.compactMap { app in
-                // The certificate of a blocked app is a problem of its own.
+                // The certificate of a blocked app is reported as another problem.
                 guard let problem = app.credentialProblem, app.blocked == nil else { return nil }
                 return Finding(.app(app.name), "the credential of app \(app.name): \(problem)", [.check])
             }

@@ -60,7 +60,7 @@ struct QueueReading: Sendable {
                 stoppedCampaigns[name.printable] = (command.reason ?? "", command.since)
             }
         } catch RedisError.server(let answer) {
-            // An earlier error is the more important one.
+            // An error before this one is more important.
             if case .success = result { result = .failure(.server(answer)) }
         }
     }

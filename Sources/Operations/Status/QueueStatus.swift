@@ -81,7 +81,7 @@ package struct WorkersWithApps: Sendable, Equatable, Shown {
         "WorkersWithApps", "Workers of a queue that have the same apps with the same topics.",
         [.init("workers", "Names of the workers.", \.workers), .init("apps", "Names of the apps.", \.apps)])
 
-    /// Returns a queue's running workers by their apps; none if they all have the same.
+    /// Returns a queue's running workers by their apps; none if all of them have the same apps.
     /// - Parameter reports: the reports of the queue's living lanes.
     package static func groups(of reports: [WorkerReport]) -> [WorkersWithApps] {
         let running = reports.filter { $0.state == .running && $0.configuration != nil }

@@ -1,7 +1,7 @@
 import PushQueue
 import Redis
 
-/// The reader of a fleet's status, with its problems, from Redis.
+/// Reads the status of a fleet, with its problems, from Redis.
 package struct StatusReader: Sendable {
     private let fleet: Fleet
     private let apps: [String]

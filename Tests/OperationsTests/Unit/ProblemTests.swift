@@ -272,7 +272,7 @@ struct ProblemTests {
         let scopes = ScopeStatus.scopes([
             Self.report("w1", "shop") { $0.scopes = [record(.slow, 60, 9000, "a")] },
             Self.report("w2", "shop") { $0.scopes = [record(.suspected, 5, 8000, "b")] },
-            // This lane does not have the app.
+            // The lane of this report does not have the app.
             Self.report("w3", "news") { _ in },
         ])
         let scope = try #require(scopes.first)

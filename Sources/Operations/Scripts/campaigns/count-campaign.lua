@@ -29,7 +29,7 @@ if action == 'open' or action == 'grow' then
     redis.call('HSET', campaign, 'open', 1)
 end
 if action == 'add' or action == 'grow' then
-    -- A total that is not a number, which another client has written, is left alone.
+    -- A total that is not a number, which another client has written, is not changed.
     redis.pcall('HINCRBY', campaign, 'total', notifications)
 elseif action == 'close' or action == 'remove' then
     if action == 'close' then

@@ -268,7 +268,7 @@ local function read(member)
     if not is_json or type(head) ~= 'table' or type(head.reason) ~= 'string' then
         return nil
     end
-    -- Without its tokens the job would be sent to all tokens again, not only to those that failed.
+    -- Without the tokens of the line, the job would be sent to all of its tokens, not only to those that failed.
     if not is_token_list(head.tokens) then
         return nil
     end
@@ -384,7 +384,7 @@ local function wrapped(head, original)
     return table.concat(parts) .. original .. '}'
 end
 
--- The notifications of the requeued jobs, by campaign and counter. They have not ended after all.
+-- The notifications of the requeued jobs, by campaign and counter. These notifications no longer count as ended.
 local returning = {}
 
 local function add_returning(head, member, stop)

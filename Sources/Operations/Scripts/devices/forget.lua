@@ -8,7 +8,7 @@
 --       then (place value rest n)...
 --         place           list: the index at which the value was read, from 0, ascending; results, entries: the ID of the entry
 --         value           list, sorted: the value; entries: the name of its field
---         rest            what replaces it, '' for nothing: a value, an array of groups of results, or the tokens of the field
+--         rest            the replacement, '' for none: a value, an array of groups of results, or the tokens of the field
 --         n               the number of results of the array
 -- Reply a digit for each value: 1 if it was still in place, else 0
 --

@@ -42,10 +42,9 @@
 --       passed            list: the number of jobs at its head that were processed; restore: the number restored
 --       evicted           cancelled jobs evicted to keep within the bounds
 --
--- A list can be changed cheaply only at its ends. So jobs that stay pass from its head to the inbox, from which workers
--- claim first: their order is kept, and nothing is lost if the command is interrupted. In the end, the inbox is
--- restored to the list.
--- Run twice, the second run finds none of the jobs; it passes the next jobs of a list unseen, for a later round.
+-- A list can be changed cheaply only at its ends. So jobs that are not chosen move from its head to the inbox, from which workers
+-- claim first. Their order is kept, and an interruption loses nothing. In the end, the inbox is restored to the list.
+-- Run twice, the second run finds none of the jobs. It moves the next jobs of a list to the inbox unseen, for a later round.
 -- Needs: time base values lists counters minutes wrapper dead-letters campaigns claims
 
 local jobs, inbox, retry, failed, sorted, cancelled, cancelled_bytes, stats, results, campaigns, campaign_prefix, minutes,
@@ -86,7 +85,7 @@ end
 
 local changed, notifications, by_campaign, moved, buried = 0, 0, {}, {}, false
 
--- The sets of postponed jobs in this queue and the other one, if the place is such a set.
+-- The sets of postponed jobs in this queue and in the other queue, if the place is such a set.
 local set, other_set = retry, other_retry
 if place == 'failed' then
     set, other_set = failed, other_failed

@@ -92,7 +92,7 @@ if kind == 'list' or kind == 'head' then
                 end
                 return turned
             end)
-            -- The jobs before a claimed job were claimed, too.
+            -- Claims begin at the head, so the jobs before a claimed job were claimed, too.
             start = removed and start - removed or 0
         end
     end
