@@ -2,9 +2,8 @@ import NIOCore
 
 /// The value of the `apns-push-type` header.
 ///
-/// Apple's rules for each push type are only in ``rows``. Requests, topics, rules and hints, the type of a job that names none,
-/// certificates, the binary gateway, metrics, the JSON Schema, the documentation and the simulator read them. A new push type needs a row,
-/// and a line of PushTypeTableTests.
+/// Apple's rules for each push type are only in ``rows``. All code that depends on a push type reads them there. A new push type needs a
+/// row, and a line of PushTypeTableTests.
 public struct PushType: Hashable, Sendable {
     /// The index of its row.
     public let place: Int
@@ -26,24 +25,24 @@ public struct PushType: Hashable, Sendable {
         public var required: PayloadFacts.Members = []
         public var requiredToStart: PayloadFacts.Members = []
         public var requiredUnlessEnded: PayloadFacts.Members = []
-        /// The effect of a payload without them.
+        /// The effect of a payload that lacks required members.
         public var without: StaticString = ""
         /// The members of `aps` that a payload must not have, and advice about a payload that has them.
         public var excluded: PayloadFacts.Members = []
         public var instead: StaticString = ""
         /// True if a payload must have no `aps`.
         public var excludesAPS = false
-        /// True if a payload without `aps` is a mistake, whatever else it needs.
+        /// True if a payload without `aps` is a mistake, even if ``required`` is empty.
         public var needsAPS = false
-        /// True if only the app reads `aps`, which may have members of its own.
+        /// True if only the app reads `aps`. Then `aps` may contain members that Apple does not document.
         public var hasOwnMembers = false
-        /// The priority of a job that names none; `nil` for APNs' own default, 10.
+        /// The priority of a job without `priority`; `nil` for APNs' own default, 10.
         public var priority: UInt8?
         /// The priority that APNs answers with an error.
         public var refusedPriority: UInt8?
-        /// The priority that Apple does not allow, for a device.
+        /// The priority that Apple does not allow for a notification to a device, but allows for a broadcast.
         public var unwantedPriority: UInt8?
-        /// True if it makes a device ring, which is useful at once or not at all.
+        /// True if a device rings for this type. A notification that is late is then useless.
         public var rings = false
         /// True if it can't be sent with a certificate.
         public var needsKey = false
@@ -118,7 +117,7 @@ public struct PushType: Hashable, Sendable {
         Row(name: "other", title: "", silence: nil, hasOwnMembers: true, source: ""),
     ]
 
-    // The places in the table, so that a comparison looks nothing up. PushTypeTableTests compares the names.
+    // The places in ``rows`` as constants, so that comparisons need no lookup. PushTypeTableTests compares the names.
     public static var alert: PushType { PushType(place: 0) }
     public static var background: PushType { PushType(place: 1) }
     public static var complication: PushType { PushType(place: 2) }
@@ -136,8 +135,7 @@ public struct PushType: Hashable, Sendable {
 
     public static let allCases = (0..<rows.count - 1).map { PushType(place: $0) }
 
-    /// A bit for the length in bytes of each name of a push type that rings. The names of most jobs have other lengths, and need not be
-    /// read.
+    /// A set of lengths in bytes, one bit for each: those of the names of push types that ring. A name of another length need not be read.
     public static let lengthsOfRinging = rows.filter(\.rings).reduce(0 as UInt64) {
         $0 | 1 << $1.name.utf8CodeUnitCount
     }
@@ -183,7 +181,7 @@ public struct PushType: Hashable, Sendable {
 
     public var topicSuffix: String { "\(row.topicSuffix)" }
 
-    /// True if a topic ends as those of this type do.
+    /// True if a topic has the suffix of this type.
     public func ends(_ topic: String) -> Bool { topic.hasSuffix(topicSuffix) }
 
     /// Returns the bundle identifier at the beginning of a topic, and the push type of its suffix, if it has one.
@@ -200,8 +198,8 @@ public struct PushType: Hashable, Sendable {
     /// notification requests to APNs").
     public static let maximumBroadcastSize = 5120
 
-    /// The push type that the members of a payload show. `content-changed` is for widgets and for controls, so it is `nil` unless the
-    /// topic decides.
+    /// The push type that the members of a payload show. `content-changed` is for widgets and for controls, so the result is `nil` unless
+    /// the topic decides.
     /// - Parameter topic: the push type of the topic's suffix.
     public init?(of facts: PayloadFacts, topic: @autoclosure () -> PushType?) {
         if facts.isLiveActivity {
@@ -232,7 +230,7 @@ public struct PushType: Hashable, Sendable {
 
 /// The name of a push type that this version does not know: 1 to 32 lower-case letters.
 ///
-/// A class, so that other notifications carry only a null reference.
+/// This is a class, so that notifications of known types carry only a null reference.
 public final class UnknownPushType: Sendable {
     /// The value of the header. Never changed, so that its bytes keep their address.
     public let name: ByteBuffer

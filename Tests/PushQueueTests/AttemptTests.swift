@@ -100,7 +100,7 @@ struct AttemptTests {
         let scene = try Scene(queue, campaign: campaign)
         try await deliver(scene, 20, campaign)
         var attempts: [Int?] = []
-        // The first failure spends no attempt: nothing could be delivered since.
+        // The first failure spends no attempt, because no delivery can have followed an earlier failure.
         for _ in 0..<4 {
             attempts.append(try await scene.fail())
             if attempts.last != .some(nil) { try await deliver(scene, 1, campaign) }
@@ -149,7 +149,7 @@ struct AttemptTests {
             #expect(try await scene.fail(.server) == 1)
             try await deliver(scene, 5, nil)
         }
-        // In that time, a failure of its own spends an attempt.
+        // In the first hour, a failure of the notification itself spends an attempt.
         #expect(try await scene.fail(.own) == 2)
         try scene.wait(3_600_000)
         #expect(try await scene.fail(.server) == 2)
@@ -186,7 +186,7 @@ struct AttemptTests {
         #expect(try await scene.fail(notifications: 9) == 1)
         try await deliver(scene, 1, nil, DeliveryGroup(app: "shop", pushType: "voip"))
         #expect(try await scene.fail(notifications: 9) == 2)
-        // Nothing of the group was delivered since that failure.
+        // Nothing of the group was delivered since the last failure.
         #expect(try await scene.fail(notifications: 9) == 2)
     }
 

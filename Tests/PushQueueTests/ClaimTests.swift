@@ -371,7 +371,7 @@ struct ClaimTests {
         #expect(
             envelope.failure(in: deferred) == Envelope.Cause(reason: "a\"b", status: 503, at: 1_795_279_247_000))
         #expect(envelope.deferral(in: deferred)?.reason == "JobTooLarge")
-        // Once the other has refused it, too, the verdict is final.
+        // Once a worker of the other configuration has refused the job, the verdict is final.
         let refused = #"{"apns_worker":1,"attempt":1,"refused":"\#(large.text)","job":"# + big + "}"
         try queue.push([refused])
         _ = try await worker.claim(10, first: 3, configuration: small)
@@ -392,9 +392,9 @@ struct ClaimTests {
         #expect(try await worker.claim(1, first: 2, configuration: mine).otherConfigurations.isEmpty)
         try await other.claim(0, configuration: theirs, heartbeat: .sample)
         #expect(try await worker.claim(1, first: 3, configuration: mine).otherConfigurations == [theirs])
-        // The repetition of a claim returns the same.
+        // The repetition of a claim returns the same configurations.
         #expect(try await worker.claim(1, first: 3, configuration: mine).otherConfigurations == [theirs])
-        // It outlives the lease: after an outage, the first worker must not decide without the others.
+        // A configuration counts for longer than the lease: after an outage, the first worker must not decide alone.
         try await Task.sleep(for: .milliseconds(300))
         #expect(try await worker.claim(1, first: 4, configuration: mine).otherConfigurations == [theirs])
         try await Task.sleep(for: .milliseconds(800))

@@ -103,10 +103,10 @@ struct FailedJobsTests {
                 claimed.formUnion(jobs)
                 let got = Kinds(jobs)
                 #expect(jobs.count == min(count, left.others + left.failed), "mix \(mix)")
-                // The rest of the division by eight goes to either, by chance.
+                // The remainder of the division by eight goes to either kind of job, by chance.
                 let most = max((count + 7) / 8, count - left.others)
                 #expect(got.failed <= most && got.failed >= min(left.failed, max(count / 8, count - left.others)))
-                // What is left is divided as without failed jobs.
+                // The other places are divided as without failed jobs.
                 let rest = jobs.count - got.failed
                 #expect(got.fresh >= min(left.fresh, rest / 2) && got.due >= min(left.due, rest / 2), "mix \(mix)")
                 left.fresh -= got.fresh

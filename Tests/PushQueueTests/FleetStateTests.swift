@@ -104,7 +104,7 @@ struct FleetStateTests {
         for key in [queue.sharedKeys.appPaused("shop"), queue.sharedKeys.appRate("shop")] {
             try queue.redis.run("RPUSH", key, "x")
         }
-        // All pauses are read at once, and a key that is not a pause hides no other.
+        // All pauses are read at once, and a key of another type hides no pause.
         #expect(try await fleet.read(["shop", "other"]) == [AppPauses.State(), AppPauses.State()])
         await #expect(throws: QueueFailure.self) { try await fleet.reserve(1, perSecond: 1) }
         #expect(try queue.redis.run("LLEN", queue.sharedKeys.appRate("shop")) == 1)
@@ -139,7 +139,7 @@ struct FleetStateTests {
         var waits: [Int64] = []
         for _ in 0..<200 { waits.append(try await fleet.reserve(1, perSecond: 1)) }
         #expect(zip(0..., waits).allSatisfy { number, wait in (number * 1000 - 60_000...number * 1000) ~= Int(wait) })
-        // 200 notifications less those whose time has come since.
+        // The wait for 200 notifications, less those whose time has passed since.
         let faster = try await fleet.reserve(100, perSecond: 100)
         #expect((1400...2000).contains(faster))
         let slower = try await fleet.reserve(1, perSecond: 1)
@@ -156,7 +156,7 @@ struct FleetStateTests {
         }
         #expect(try await ask("waiting", at: 0) == [0])
         #expect(try await ask("waiting", at: 50) == [150])
-        // The rate would allow one, and the other job has not asked again.
+        // The rate would allow one notification, but the job that waits has not asked again.
         #expect(try await ask("waiting", at: 250) == [150])
         #expect(try await ask("waiting", at: 250, goFirst: true) == [0])
         #expect(try await ask("late", at: 0, goFirst: true, 2) == [0, 200])

@@ -67,7 +67,7 @@ struct InvalidTokenTests {
         #expect(try queue.storedInvalidTokens().details()["aa"]?.facts == StoredInvalidToken(at: 0).facts)
         try await queue.addInvalidTokens([token("bb")])
         #expect(try numbers() == [first.key: first.value])
-        // Other programs can write anything there.
+        // Other programs can write any facts.
         let next = String(try #require(Int(first.key)) % 65_535 + 1)
         try queue.redis.run("HSET", key, first.key, #"{"reason":"Other"}"#)
         try await queue.addInvalidTokens([token("cc")])
@@ -132,7 +132,7 @@ struct InvalidTokenTests {
     func ageIsBounded() async throws {
         let keys = queue.sharedKeys
         try await queue.addInvalidTokens((0..<20_000).map { token("\($0)") })
-        // All are of the first day of 1970.
+        // All marks are of the first day of 1970.
         let age = """
             for part = 0, 4095 do
                 local key = string.format('%s:%03x', KEYS[1], part)
@@ -258,7 +258,7 @@ struct InvalidTokenTests {
         #expect(try scene.sets() == [":other"])
         #expect(try await scene.invalidSince(voip) == 5)
         #expect(try await scene.invalidSince(app) == nil)
-        // It is invalid for the own topic of another app.
+        // The token is invalid for the own topic of another app.
         #expect(try await scene.mark(mark(6, topic: "com.example.other")) == .added)
         #expect(try scene.sets() == [""])
         #expect(try await scene.invalidSince(app) == nil)
@@ -268,7 +268,7 @@ struct InvalidTokenTests {
         #expect(try await scene.invalidSince(voip) == 5)
         #expect(try await scene.invalidSince("com.example.other") == 6)
         #expect(try await scene.remove(.accepted, "production", app) == 0)
-        // It is invalid for the own topic of an app again.
+        // The token is invalid for the own topic of an app again.
         #expect(try await scene.mark(mark(7)) == .added)
         #expect(try scene.sets() == [""])
         #expect(try await scene.invalidSince(app) == 7)
@@ -295,7 +295,7 @@ struct InvalidTokenTests {
         #expect(try scene.sets() == [""])
         #expect(try await scene.invalidSince(app) == 6)
         #expect(try await scene.invalidSince(app, "sandbox") == nil)
-        // A mark without an environment applies to that of its set.
+        // A mark without an environment applies to the environment of its set.
         _ = try await scene.mark(mark(8, topic: "com.example.x", environment: nil))
         #expect(try await scene.invalidSince("com.example.x", "localhost:1") == 8)
         #expect(try await scene.invalidSince("com.example.x", "sandbox") == nil)
@@ -323,7 +323,7 @@ struct InvalidTokenTests {
         #expect(try scene.sets() == [])
         #expect(try await scene.mark(mark(5)) == .registeredSince)
         #expect(try await scene.mark(mark(far)) == .added)
-        // A producer has written it.
+        // A producer has written a registration in the future.
         try queue.redis.run("HSET", queue.sharedKeys.registrations, "aa", "\(far)")
         #expect(try await scene.mark(mark(now, topic: "x")) == .registeredSince)
         let written = try #require(try recorded())

@@ -35,7 +35,7 @@ struct LuaBytesTests {
     @Test("a queue whose jobs become large in no order surprises one claim")
     func surprise() async throws {
         let meter = LuaMeter(queue)
-        // None of the large ones is where a portion is probed.
+        // None of the large jobs is where a portion is probed.
         let sizes = (0..<1024).map { $0 >= 256 && [5, 20, 40, 50].contains($0 % 64) ? 670_000 : 300 }
         try queue.push(sizes.enumerated().map { body($1, $0) })
         let worker = queue.worker("w", over: meter)
@@ -51,7 +51,7 @@ struct LuaBytesTests {
         return head + String(repeating: "x", count: max(0, size - head.utf8.count - 2)) + #""}"#
     }
 
-    /// - Parameter copies: how often a call may pass its jobs.
+    /// - Parameter copies: how often a call may pass its jobs through Lua.
     private func check(_ meter: LuaMeter, largest: Int, copies: Int) throws {
         let calls = try meter.take(queue)
         let bound = copies * (Self.mebibyte + largest) + 2 * largest + 262_144
@@ -94,7 +94,7 @@ struct LuaBytesTests {
             try #require(!bodies.isEmpty)
             claimed += bodies.count
         }
-        // Sorted jobs pass once more.
+        // Sorted jobs pass through Lua once more.
         try check(meter, largest: sizes.max() ?? 0, copies: 5)
     }
 

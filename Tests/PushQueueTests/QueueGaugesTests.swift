@@ -51,7 +51,7 @@ struct QueueGaugesTests {
         #expect(try redis.run("EXISTS", keys.gauges).number == 0)
 
         _ = try await read()
-        // On a slow machine it could expire.
+        // On a slow machine, the stored reply could expire.
         try redis.run("PERSIST", keys.gauges)
         try redis.run("RPUSH", keys.jobs, "4")
         #expect(try await read().jobs == 4)

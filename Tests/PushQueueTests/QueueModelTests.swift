@@ -40,7 +40,6 @@ private struct Model {
     }
 
     private let queue: TestQueue
-    /// True if the queue sorts its jobs.
     private let sorts: Bool
     private var random: SeededGenerator
     private var workers: [Worker] = []

@@ -152,7 +152,7 @@ struct ReserveTests {
             }
         }
         #expect(try await worker.settle(settlement) == 1)
-        // The second is another's, the third was settled before, and the fourth had attempts left.
+        // The second reservation is another job's, the third job was settled before, and the fourth had attempts left.
         #expect(try ids.map { try queue.redis.run("EXISTS", key($0)).number } == [0, 1, 1, 1])
         let before = try queue.everything()
         #expect(try await worker.settle(settlement) == 4)

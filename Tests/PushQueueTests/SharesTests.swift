@@ -6,7 +6,7 @@ import QueueTestSupport
 import TestSupport
 import Testing
 
-/// A claim of one job leaves jobs, so that the order matters; see `claim.lua`.
+/// Most tests claim one job at a time, because the order matters only if a claim leaves jobs; see `claim.lua`.
 @Suite("The order of jobs with fair and urgent", .queue)
 struct SharesTests {
     private let queue = QueueScope.queue
@@ -101,7 +101,7 @@ struct SharesTests {
             (#"{"a":{},"b":"fair","c":["fair"],"fair":"y","d":{}}"#, "y", false),
             (#"{"a":{},"tokens":["aa","bb"],"fair":"y","d":{}}"#, "y", false),
             (#"{"a":{},"tokens": [ "aa", "bb" ], "fair" : "y","d":{}}"#, "y", false),
-            // Only the job's own tokens are an array without brackets in it.
+            // The search may skip only the job's own `tokens`, and only if they are an array.
             (#"{"tokens":{"b":[1],"fair":"no","urgent":true},"a":[{"x":"y"}]}"#, "", false),
             (#"{"a":{"tokens":["x]",{"b":{"fair":"no"}}]},"fair":"y","z":{}}"#, "y", false),
             (#"{"a":{},"unfair":"no","b":[1,[2],{"c":3}],"fair":"y","z":{}}"#, "y", false),
@@ -282,7 +282,7 @@ struct SharesTests {
             }
             first += 8
         }
-        // A fifth of the bytes: of 400 jobs of four keys, each has a hundred.
+        // Key `a` gets a fifth of the bytes: about a hundred pieces beside 400 jobs of the four other keys.
         #expect(pieces > 80 && pieces < 120, "\(pieces)")
     }
 
@@ -314,7 +314,7 @@ struct SharesTests {
     func everything() async throws {
         try queue.push((1...3).map { Self.job("a\($0)", "a") } + [Self.job("b1", "b")])
         let worker = queue.worker("w")
-        // The size of jobs is known from then on.
+        // From this claim on, the size of jobs is known.
         try await worker.claim(1, sort: true)
         try await worker.claim(9, first: 2)
         let ends = try shares()

@@ -90,7 +90,7 @@ struct TokenFilterKeeperTests {
             try await scene.add([token])
             try await eventually("it is known") { try await scene.mayFind(token) }
         }
-        // More than an entry of the stream has.
+        // More tokens than one entry of the stream holds.
         let many = (0..<321).map { "cc\($0)" }
         try await scene.add(many)
         try await eventually("it is known") { try await scene.mayFind("cc320") }
@@ -174,7 +174,7 @@ struct TokenFilterKeeperTests {
         case "the stream is deleted":
             try await scene.add(["bb"])
             try queue.redis.run("DEL", changes)
-            // Its next entry has another ID.
+            // The next entry of the new stream has another ID.
             try await scene.add(["bc"])
         case "the stream is cut":
             try await scene.add(["bb"])
@@ -240,7 +240,7 @@ struct TokenFilterKeeperTests {
         for start in stride(from: 0, to: many.count, by: 1000) {
             try await scene.add(Array(many[start..<start + 1000]))
         }
-        // Under load it is read again before all are added, and once more after that.
+        // Under load, the set is read again before all tokens are added, and once more after that.
         try await eventually("it is current, and too large to find many others") {
             var others = 0
             for number in 0..<2000 { others += try await scene.mayFind("cc\(number)") ? 1 : 0 }

@@ -371,7 +371,6 @@ extension TestQueue {
         return worker
     }
 
-    /// Runs a script with any keys and arguments.
     package func eval(_ script: QueueScript, _ keys: [String], _ arguments: [String]) throws -> RedisValue {
         let texts = ["\(keys.count)"] + keys + arguments
         return try redis.run([Array("EVAL".utf8), script.source] + texts.map { Array($0.utf8) })

@@ -2,7 +2,6 @@
 ///
 /// It holds only a kind and an offset, never a piece of the text: a job's content must not reach a log.
 public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The problem. The raw value describes it.
     public enum Kind: String, Sendable {
         case unexpectedEnd = "the text ends in the middle of a value"
         case expectedValue = "a value was expected"

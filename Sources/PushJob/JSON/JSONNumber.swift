@@ -4,9 +4,9 @@ public enum JSONNumber {
 
     /// Validates a number.
     /// - Parameters:
-    ///   - start: the offset of its first byte, a minus sign or a digit.
+    ///   - start: the offset of the number's first byte, a minus sign or a digit.
     ///   - end: the end of the text, which may be before the end of the bytes.
-    /// - Returns: the offset of the byte after it.
+    /// - Returns: the offset of the byte after the number.
     @inline(__always)
     static func scan(_ bytes: UnsafeRawBufferPointer, from start: Int, to end: Int) throws(JSONError) -> Int {
         var at = start
@@ -49,12 +49,12 @@ public enum JSONNumber {
 
     // MARK: Reading
 
-    /// Returns the value of a number times a power of ten.
+    /// Returns a number, multiplied by 10 to the power of `decimals`.
     /// - Parameters:
     ///   - bytes: a JSON number that the scanner has validated.
     ///   - decimals: the number of digits after the point to keep: 0 for integers, 3 for seconds as milliseconds.
     ///   - exact: true to refuse a value with more digits after the point, instead of cutting these digits.
-    /// - Returns: the value, or nil if it does not fit (or is not exact). `1e1` and `10.0` are the integer 10.
+    /// - Returns: nil if the product exceeds 64 bits, or if digits would be cut and `exact` is true. `1e1` and `10.0` are the integer 10.
     public static func value(of bytes: UnsafeRawBufferPointer, decimals: Int, exact: Bool) -> Int64? {
         var significand: Int64 = 0
         var exponent = decimals

@@ -3,10 +3,9 @@
 /// A job's payload goes to Apple byte for byte, so nothing is decoded, and nothing is allocated. The scanner steps over whole values
 /// (``skipValue()``) or, for callers that search for a member, into objects and arrays.
 ///
-/// It is stricter than the RFC, because the parsers that read the text later may be: no byte order mark, no nesting beyond
-/// ``maximumDepth``, and each escaped surrogate must be half of a pair.
+/// Some parsers that read the text later are stricter than the RFC. So the scanner also refuses a byte order mark, nesting beyond
+/// ``maximumDepth``, and an escaped surrogate that is not half of a pair.
 public struct JSONScanner {
-    /// The maximum depth of nested arrays and objects.
     public static let maximumDepth = 64
 
     public let bytes: UnsafeRawBufferPointer
@@ -23,7 +22,7 @@ public struct JSONScanner {
         self.init(bytes, in: 0..<bytes.count)
     }
 
-    /// Scans only a part; offsets still count from the start of the bytes.
+    /// Scans only `range`; offsets still count from the start of the bytes.
     public init(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) {
         self.bytes = bytes
         offset = range.lowerBound
@@ -116,7 +115,7 @@ public struct JSONScanner {
         }
     }
 
-    /// Steps over a value that another document will contain, deeper by `levels`: the maximum depth must be kept there, too.
+    /// Steps over a value that will be `levels` deeper in another document. ``maximumDepth`` applies to that document.
     public mutating func skipValue(levelsDown levels: Int) throws(JSONError) {
         depth += levels
         try skipValue()
@@ -241,14 +240,14 @@ extension JSONScanner {
         return UnsafeRawBufferPointer(rebasing: bytes[start..<offset])
     }
 
-    /// Steps over a number that a `Double` can hold.
+    /// Reads a number; nil if there is none, or a `Double` can't hold it.
     mutating func finiteNumber() throws(JSONError) -> Double? {
         guard let number = try number(), let value = Double(String(decoding: number, as: UTF8.self)), value.isFinite
         else { return nil }
         return value
     }
 
-    /// Steps over true, false, 1 or 0.
+    /// Reads true, false, 1 or 0; nil for any other value.
     mutating func flag() throws(JSONError) -> Bool? {
         switch next {
         case UInt8(ascii: "t"), UInt8(ascii: "f"):
@@ -269,7 +268,7 @@ extension JSONScanner {
     }
 
     /// Steps over a value.
-    /// - Returns: the string, if it is one.
+    /// - Returns: the value, if it is a string.
     mutating func stringIfAny() throws(JSONError) -> JSONString? {
         guard next == UInt8(ascii: "\"") else {
             try skipValue()

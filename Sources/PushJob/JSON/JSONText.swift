@@ -62,8 +62,8 @@ public enum JSONText {
         }
     }
 
-    /// Returns a word whose lowest set bit is the top bit of the first byte that is a quote, a backslash, a control character or not ASCII;
-    /// zero if there is no such byte. Higher bits may be wrong, because a subtraction that finds such a byte borrows from the next one.
+    /// Finds the first byte that is a quote, a backslash, a control character or not ASCII. The lowest bit that is set in the
+    /// result is the top bit of this byte. The result is 0 if there is no such byte. Higher bits may be wrong, because subtraction borrows.
     @inline(__always)
     private static func special(in word: UInt64) -> UInt64 {
         let ones: UInt64 = 0x0101_0101_0101_0101
@@ -283,7 +283,7 @@ extension UnsafeRawBufferPointer {
         return memcmp(baseAddress, literal.utf8Start, literal.utf8CodeUnitCount) == 0
     }
 
-    /// A hash of a name: of its length, its first and its last eight bytes. The same in every process.
+    /// A hash of a name's length and of its first and last eight bytes. It is the same in every process.
     @inline(__always)
     var nameHash: UInt64 {
         let factor: UInt64 = 0x9E37_79B9_7F4A_7C15

@@ -1,4 +1,3 @@
-/// A unit of durations.
 public enum DurationUnit: String, CaseIterable, Sendable {
     // Larger units first, as in a duration.
     case weeks = "w"

@@ -3,8 +3,8 @@ import NIOCore
 /// The wrapper of a job that was put back into the queue, read from `{"apns_worker":1,"attempt":2,"id":…,…,"job":<the producer's bytes>}`.
 ///
 /// The bytes from `"job":` to the last `}` are the producer's, unchanged, and need not be JSON: a body that could not be read is wrapped,
-/// too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head cannot be read, counts as a plain job. Its
-/// functions need the `body` that it was read from.
+/// too. Wrappers never nest. A body that does not begin exactly like a wrapper, or whose head cannot be read, counts as a plain job. The
+/// functions of an envelope need the `body` from which it was read.
 public struct Envelope: Equatable, Sendable {
     public internal(set) var isWrapped = false
     /// The number of the next attempt; 1 for a fresh job.
@@ -15,8 +15,8 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var requeues: Int32 = 0
     /// The time at which the job was last requeued, in milliseconds since 1970.
     public internal(set) var requeued: Int64?
-    /// True if the reservation of its `unique_for` must outlive the job: notifications of the job were or may have been delivered, or are
-    /// separate jobs now.
+    /// True if the reservation of the job's `unique_for` must remain after the job has ended, because some of its notifications may have
+    /// been delivered, or are separate jobs now.
     public internal(set) var keepsReservation = false
     /// True if an operator has made the job due: its `send_at` no longer counts.
     public internal(set) var isDue = false
@@ -27,7 +27,7 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var error: JobField?
     /// The reason why the job is deferred: a JSON object. A failure removes it.
     public internal(set) var wait: JobField?
-    /// The digests of the configurations of workers that have refused the job, separated by spaces.
+    /// The digests, separated by spaces, of the worker configurations that have refused the job.
     public internal(set) var refused: JobField?
     public internal(set) var claim: JobField?
     /// The time at which the job was first seen, in milliseconds since 1970.
@@ -39,13 +39,13 @@ public struct Envelope: Equatable, Sendable {
 
     init(original: Range<Int>) { self.original = original }
 
-    /// True if the wrapper lists the tokens that are still to be sent to, instead of the job's own.
+    /// True if the wrapper lists the remaining tokens, which replace the job's own.
     public var overridesTokens: Bool { tokenList != nil }
 
     /// Returns the producer's bytes: a slice without a copy.
     public func originalBytes(in body: ByteBuffer) -> ByteBuffer { JobField(original).bytes(in: body) }
 
-    /// Returns the tokens that are still to be sent to, as decoded text; empty if the wrapper does not list them.
+    /// Returns the remaining tokens, as decoded text; empty if the wrapper does not list them.
     public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
         guard let tokenList else { return [] }
         return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
@@ -205,7 +205,7 @@ private enum EnvelopeReader {
             envelope.enqueued = try scanner.integer(in: JobTime.range)
             return envelope.enqueued != nil
         case .reserved:
-            // It is written only if it is true.
+            // The worker writes `reserved` only if it is true.
             guard scanner.next == UInt8(ascii: "t") else { return false }
             try scanner.skipLiteral()
             envelope.keepsReservation = true

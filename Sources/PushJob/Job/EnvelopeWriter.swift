@@ -43,7 +43,7 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeJSONInteger(requeued)
     }
 
-    /// Writes the tokens that are still to be sent to, as decoded text. Without tokens, it writes nothing, and the job's own apply.
+    /// Writes the remaining tokens, which are decoded text. Without tokens it writes nothing, and the job's own tokens apply.
     public mutating func write(tokens: some Sequence<ByteBuffer>) {
         var separator: StaticString = #","tokens":["#
         var isEmpty = true

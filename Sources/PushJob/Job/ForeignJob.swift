@@ -1,8 +1,8 @@
 import PrintableText
 
-/// Finds the name that a producer probably meant by an unknown one: a misspelling, or a name from another library or service.
+/// Finds the member that a producer probably meant by an unknown name: a misspelling, or a name from another library or service.
 public enum MemberName {
-    /// The maximum number of names of one object to compare with known ones: a reader needs no more hints.
+    /// The maximum number of an object's names that are compared with known names. More hints would not help a reader.
     public static let maximumCompared = 100
 
     private static let jobMembers = Known(JobMember.allCases.map { "\($0.name)" })
@@ -40,8 +40,8 @@ public enum MemberName {
         return nearest(to: name, among: jobMembers) { plain in others[plain].map { "\($0.name)" } }
     }
 
-    /// Returns the job's member for a setting of another system, such as `apns-priority`; `nil` if the name is not a setting of where or
-    /// how to send a push.
+    /// Returns the job's member for a setting of another system, such as `apns-priority`; `nil` if the name does not set the environment or
+    /// a header of APNs.
     /// - Parameter isHeader: true to accept only the names of APNs' headers, because other names may be the app's own data.
     public static func setting(_ name: String, isHeader: Bool) -> JobMember? {
         guard name.utf8.count <= 40 else { return nil }
@@ -89,7 +89,7 @@ public enum MemberName {
 
     private static func plain(_ name: String) -> String { name.lowercased().filter { $0 != "_" && $0 != "-" } }
 
-    /// Returns a name for a message, if it looks like a name: untrusted text could be a value in the wrong place.
+    /// Quotes a name for a message if it looks like a name. Any other text is not shown, because it could be a value in the wrong place.
     public static func quoted(_ name: String) -> String {
         let isName = name.utf8.allSatisfy { byte in
             byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "-")
@@ -118,7 +118,7 @@ public enum ForeignText: String, Sendable, CaseIterable {
     case array = "it is an array; push each of its elements as a job of its own, as `jq -c '.[]'` writes them"
     case several = "it contains several jobs; push each as an element of its own"
 
-    /// - Parameter isJSON: false if the text is not valid JSON, so that it can't be a value of JSON.
+    /// - Parameter isJSON: true if the text is valid JSON, so that it can be an array or a string of JSON.
     static func recognize(
         _ bytes: UnsafeRawBufferPointer, in range: Range<Int>, isJSON: Bool = true
     ) -> ForeignText? {
@@ -220,11 +220,11 @@ enum ForeignJob {
 
     /// The names, in lower case, of objects that hold the settings of a push in other systems.
     private static let containers: Set<String> = ["headers", "apns", "ios", "android", "webpush", "options", "message"]
-    /// The names of objects that an app gets as data in these systems.
+    /// The names of objects that other systems pass to an app as data.
     private static let data: Set<String> = ["payload", "data", "notification", "custom"]
 
-    /// Returns the settings of a push that are in objects of other systems, where no worker reads them, with the job's own members for
-    /// them.
+    /// Finds the settings of a push in objects of other systems, which no worker reads. Returns the path of each setting, and the job's
+    /// member to use instead.
     static func settings(
         _ bytes: UnsafeRawBufferPointer, in document: Range<Int>
     ) throws(JSONError) -> [(path: String, member: JobMember)] {

@@ -7,8 +7,8 @@ public struct Job: Sendable {
     /// The action for a notification whose answer never arrived: the device may get it twice, or never.
     public enum OnUncertain: Sendable { case resend, drop }
 
-    /// The claimed bytes and, if a job of another format had to be rewritten to be read, the rewritten text after them.
-    /// All offsets count from the first readable byte.
+    /// The claimed bytes. If a job of another format was rewritten, the rewritten text follows them. All offsets count from the first
+    /// readable byte.
     public let body: ByteBuffer
 
     /// The contents of the job's wrapper; a fresh job has none.
@@ -40,8 +40,8 @@ public struct Job: Sendable {
     public internal(set) var fair: JobField?
     /// The maximum number of notifications per second for jobs with the same ``fair``, 1 to 1,000,000.
     public internal(set) var fairPerSecond: Int?
-    /// The key whose newest job alone is sent: 1 to 100 bytes without control characters. Requires an ``id``. `nil` if the
-    /// member is not valid: the job is sent nevertheless.
+    /// Of the jobs with the same key, only the newest is sent. The key has 1 to 100 bytes without control characters. Requires an ``id``.
+    /// `nil` if the member is not valid: the job is sent nevertheless.
     public internal(set) var replaces: JobField?
     /// The producer's labels as written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
     /// without control characters. `nil` if the member is not valid: the job is sent nevertheless.
@@ -53,7 +53,7 @@ public struct Job: Sendable {
     public internal(set) var priority: Int?
     /// The time until which the notification is valid.
     public internal(set) var expiration: Expiration?
-    /// The time before which it must not be sent, in milliseconds since 1970.
+    /// The time before which the job must not be sent, in milliseconds since 1970.
     public internal(set) var sendAt: Int64?
     /// The time of the device's last registration, in milliseconds since 1970.
     public internal(set) var registeredAt: Int64?
@@ -90,8 +90,8 @@ public struct Job: Sendable {
     /// True if ``document`` is not a part of the claimed bytes, but was rewritten after them.
     public var isRewritten: Bool { document.lowerBound >= original.upperBound }
 
-    /// A number made of the names of all members that the worker does not know; 0 if there are none. Jobs with the same
-    /// names have the same number.
+    /// A hash of the names of all members that the worker does not know; 0 if there are none. Jobs with the same unknown names have the
+    /// same hash.
     public internal(set) var otherNames: UInt64 = 0
     /// The members that are ignored because they are not valid.
     public var ignoredMembers: [JobMember] {
@@ -101,7 +101,7 @@ public struct Job: Sendable {
         }
     }
 
-    /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.
+    /// The device tokens of the wrapper's array or, if it has no array, of the producer's; `nil` if there is no array.
     public var tokens: JobTokens? {
         tokenList.map { JobTokens(body: body, list: $0) }
     }
@@ -114,10 +114,10 @@ public struct Job: Sendable {
     /// True if notifications with the same content for the same device must be sent only once.
     public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
-    /// True if the results of the job's notifications are kept even if its queue keeps fewer.
+    /// True if the results of the job's notifications are kept, whatever results its queue keeps.
     public var keepsResult: Bool { traits.contains(.keepResult) }
 
-    /// True if the job is sent before the others that wait in its queue.
+    /// True if the job is sent before the other jobs that wait in its queue.
     public var isUrgent: Bool { traits.contains(.urgent) }
 
     // A job can be for both environments.
@@ -214,7 +214,7 @@ public struct Job: Sendable {
                     ? try MistakeFinder.mistakes(inCustomOf: JSONScanner(bytes, in: document))
                     : try MistakeFinder.mistakes(inPayload: JSONScanner(bytes, in: payload.range))
             } catch {
-                // It was validated when the job was read.
+                // The JSON was validated when the job was read.
                 assertionFailure("\(error)")
                 return []
             }
@@ -232,18 +232,18 @@ public struct Job: Sendable {
         }
     }
 
-    /// The maximum difference of a producer's clock, in milliseconds.
+    /// The maximum time in milliseconds by which a producer's clock may be ahead.
     public static let clockTolerance: Int64 = 300_000
 
-    /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, or `firstSeen` if that is missing or in
-    /// the future. If a producer's clock is years ahead, a duration of an hour would otherwise end in years.
+    /// Returns the time at which the job was made, in milliseconds since 1970: its `enqueued_at`, or `firstSeen` if it is missing or more
+    /// than ``clockTolerance`` in the future. If a producer's clock is years ahead, a duration of an hour would otherwise end in years.
     public func made(firstSeen: Int64) -> Int64 {
         enqueuedAt.map { $0 > firstSeen + Self.clockTolerance ? firstSeen : $0 } ?? firstSeen
     }
 
     // MARK: The push type
 
-    /// The push type of a job that names none; `nil` if it is for either widgets or controls.
+    /// The push type of a job that does not specify one; `nil` if it could be for widgets or for controls.
     public var inferredPushType: PushType? {
         // Broadcasts are for Live Activities alone.
         guard channel == nil else { return .liveactivity }

@@ -20,8 +20,8 @@ public struct JobDecoder {
         return job
     }
 
-    /// Reads the members of a job that so far has only its body and its wrapper. It works in place, because the copies of a returned job
-    /// cost a tenth of its reading.
+    /// Reads the members of a job that so far has only its body and its wrapper. It works in place, because returning the job would copy
+    /// it, which costs a tenth of reading it.
     /// - Returns: the error of ``decode(_:as:_:)``.
     @inline(__always)
     public static func read(_ job: inout Job, as format: JobFormat, _ memory: PayloadMemory?) -> JobError? {
@@ -72,7 +72,7 @@ public struct JobDecoder {
             var reader = JobReader(
                 JSONScanner(bytes, in: document), ignoresTokens: job.envelope.overridesTokens, hasOtherID: hasOtherID)
             guard let brokenRule = try reader.readDocument(into: &job, memory) else { return nil }
-            // The reader stopped at the rule. A text that is not JSON must be reported as such, wherever its error is.
+            // The reader stopped at the broken rule. If the text is not JSON, the error in the JSON must be reported, wherever it is.
             var scanner = JSONScanner(bytes, in: document)
             try scanner.skipDocument()
             if case .notAnObject(let offset, _) = brokenRule {
@@ -107,7 +107,7 @@ public struct JobDecoder {
             identify(document, &job)
             if job.id == nil { job.id = body.withUnsafeReadableBytes { JobField(id: sidekiq.id, in: $0) } }
         } catch {
-            // Not in Sidekiq's format: it may have the members of a native job.
+            // A job that is not in Sidekiq's format may have the members of a native job.
             identify(envelope.original, &job)
             if job.id == nil { job.id = body.withUnsafeReadableBytes { sidekiqID($0, in: envelope.original) } }
         }
@@ -151,9 +151,9 @@ public struct JobDecoder {
 
     /// Names in a job that no worker reads.
     public struct ForeignNames {
-        /// The members that are not the worker's, sorted by name: the first ``MemberName/maximumCompared``. Many are the producer's own.
+        /// The first ``MemberName/maximumCompared`` members that the worker does not know, sorted by name. Many are the producer's own.
         public fileprivate(set) var members: [(name: String, isObject: Bool)] = []
-        /// The settings of a push in objects of other systems, such as `apns.headers.apns-priority`, with the job's own members for them.
+        /// Settings of a push in objects of other systems, such as `apns.headers.apns-priority`, and the job's member for each.
         public fileprivate(set) var settings: [(path: String, member: JobMember)] = []
     }
 
@@ -162,7 +162,7 @@ public struct JobDecoder {
         var names = ForeignNames()
         document(of: body, as: format)?.withUnsafeReadableBytes { bytes in
             let members = try? ForeignJob.members(bytes, in: 0..<bytes.count) { name, first in
-                // Such as `"sandbox":true`, which the reader understands.
+                // A member such as `"sandbox":true`, which the reader understands.
                 var text = name
                 let isEnvironment =
                     first == UInt8(ascii: "t") && text.withUTF8 { JobTraits(environment: .init($0)) } != nil

@@ -37,7 +37,7 @@ public struct JobEncoder: Sendable {
     }
 
     /// Encodes the job.
-    /// - Returns: the document, on one line unless a JSON text has more. The payload is its last member.
+    /// - Returns: the document, on one line unless a JSON text has several lines. The payload is its last member.
     /// - Throws: ``JobError`` for the first member that the worker would refuse or ignore.
     public func encode() throws(JobError) -> ByteBuffer {
         try checkTexts()

@@ -6,13 +6,14 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case notAnObject(offset: Int, ForeignText? = nil)
     /// The payload for ``JobEncoder`` is not JSON; the offset counts from the payload's start.
     case malformedPayload(JSONError)
-    /// - Parameter found: the end of the sentence, about a member that the job has instead.
+    /// - Parameter found: the end of the error's sentence, about a member that the job has in place of a token.
     case missingToken(found: String?)
     case tokenAndTokens
     /// The member is `token` or `tokens`.
     case channelAndToken(JobMember)
     case missingPayload(found: String?)
-    /// The job has a `payload` and this short form. The payload may be only the app's own data.
+    /// The job has a `payload` and this short form. `isOwnData` is true if the payload has neither `aps` nor `mdm`, so it is probably the
+    /// app's own data.
     case payloadAndShortForm(JobMember, isOwnData: Bool)
     /// A value that ``JobEncoder`` got as JSON text is not JSON; the offset counts from its start.
     case malformedMember(JobMember, JSONError)
@@ -134,7 +135,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         return .invalidMember(member, offset: 0, mistake)
     }
 
-    /// Returns the same error with its offset counted from a later start.
+    /// Returns the error with its offset counted from a start that is `distance` bytes later.
     func offset(by distance: Int) -> JobError {
         guard distance != 0 else { return self }
         switch self {
@@ -162,6 +163,6 @@ public enum SidekiqMistake: String, Error, Sendable {
     case noActiveJobArguments = "its `arguments` (it is an ActiveJob's) are not an array of at least one argument"
     case notAJob = "its first argument is neither an object nor the JSON text of one; pass the job as one hash"
     case encodedTwice = "its first argument was encoded more than once; pass the job as one hash"
-    /// Sidekiq Enterprise can encrypt them.
+    /// Sidekiq Enterprise can encrypt arguments.
     case encrypted = "its arguments are encrypted (`encrypt`), which only Sidekiq can read; push it without that option"
 }

@@ -50,8 +50,8 @@ public struct JobField: Equatable, Sendable {
 
     /// Returns the bytes as written: a slice without a copy.
     func bytes(in body: ByteBuffer) -> ByteBuffer {
-        // A slice, not a copy with moved indexes: NIO considers two buffers of one length equal if they share storage and slice, whatever
-        // their indexes are.
+        // A copy with moved indexes would be wrong: NIO considers two buffers of the same length equal if they share storage and slice,
+        // even if their indexes differ.
         guard let slice = body.getSlice(at: body.readerIndex + offset, length: length) else {
             preconditionFailure("a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
         }
@@ -76,12 +76,12 @@ struct JobTraits: OptionSet, Sendable {
     /// The payload is an empty array, as PHP writes an empty object.
     static let emptyPayload = JobTraits(rawValue: 256)
 
-    /// The value of a member, which is not a short form, is not valid. The job is sent nevertheless.
+    /// A member other than a short form has an invalid value. The job is sent nevertheless.
     static func ignored(_ member: JobMember) -> JobTraits { JobTraits(rawValue: 1 &<< (32 &+ UInt64(member.rawValue))) }
 }
 
 extension JobTraits {
-    /// The trait for the name of an environment, here or in other systems, in upper or lower case.
+    /// The trait for the name of an environment, as this worker or another system spells it, in upper or lower case.
     init?(environment text: UnsafeRawBufferPointer) {
         guard text.count <= 11 else { return nil }
         switch String(decoding: text, as: UTF8.self).lowercased() {

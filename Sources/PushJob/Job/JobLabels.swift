@@ -5,12 +5,10 @@ import NIOCore
 public enum JobLabels {
     /// The maximum length of a campaign's name and of a key in bytes.
     public static let maximumCampaign = 100
-    /// The maximum number of labels.
     public static let maximumCount = 4
     /// The maximum length of a label's name and of its value in bytes.
     public static let maximumLength = 64
 
-    /// Returns true if a text is a valid name of a campaign.
     public static func isCampaign(_ name: String) -> Bool {
         var name = name
         return name.withUTF8 {
@@ -55,7 +53,7 @@ public enum JobLabels {
         do {
             return try JSONDecoder().decode([String: String].self, from: Data(object.readableBytesView))
         } catch {
-            // Another program can write results.
+            // Another program can write results, so the object may not be valid.
             return [:]
         }
     }
@@ -63,7 +61,7 @@ public enum JobLabels {
     /// Returns an object without the white space between its parts.
     /// - Parameter written: valid labels.
     static func compact(_ written: ByteBuffer) -> ByteBuffer {
-        // Strings contain no line ends, and their spaces stay.
+        // Valid labels have no line ends in their strings. Spaces in strings stay.
         guard written.readableBytesView.contains(where: { $0 <= 0x20 }) else { return written }
         var text = ByteBuffer()
         var (isString, isEscaped) = (false, false)

@@ -22,16 +22,16 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     /// The trace that the job belongs to, in the format of W3C Trace Context.
     case traceparent
     case campaign, labels
-    /// True to keep the job's results even if its queue keeps fewer.
+    /// True to keep the job's results, whatever results its queue keeps.
     case keepResult
     /// The key of the job's share of the queue.
     case fair
     /// The maximum number of notifications per second for jobs with the same `fair`.
     case fairPerSecond
-    /// True to send the job before the others that wait in its queue.
+    /// True to send the job before the other jobs that wait in its queue.
     case urgent
     case environment
-    /// The key whose newest job alone is sent.
+    /// Of the jobs with the same key, only the newest is sent.
     case replaces
 
     // The short forms. Those for `aps` come first, in the order of ``PayloadMember``, which is also their order in a composed payload.
@@ -43,7 +43,6 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     /// Members beside `aps`.
     case custom
 
-    /// The member's name in a job.
     public var name: StaticString {
         switch self {
         case .id: "id"

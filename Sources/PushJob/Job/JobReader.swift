@@ -101,7 +101,7 @@ struct JobReader {
                 let before = job
                 if try !readValue(of: member, nameStart: nameStart, into: &job, nil) { job = before }
             } else if member(named: name) == .id, let number = try numberedID() {
-                // Not valid, but the producer knows the job by it.
+                // A number is not a valid ID, but the producer knows the job by it.
                 if job.id == nil { job.id = number }
             } else {
                 try scanner.skipValue()
@@ -134,7 +134,7 @@ struct JobReader {
             return .missingPayload(found: instead(of: [.payload, .alert, .custom]))
         }
         if job.uniqueFor != nil, job.replaces != nil { return .replacesAndUniqueFor }
-        // A `jid` does not count here, because no two jobs have the same.
+        // A `jid` does not count as an id here: it differs for every job, so `unique_for` would have no effect.
         if job.uniqueFor != nil, job.id == nil { return .missingID(.uniqueFor) }
         if job.replaces != nil, job.id == nil, !hasOtherID { return .missingID(.replaces) }
         // An invalid `fair` is ignored, and so is its rate.
@@ -325,7 +325,7 @@ struct JobReader {
         let field = JobField(string)
         switch member {
         case .id:
-            // A wrapper's id has priority: it may have been made for a job without one.
+            // A wrapper's id has priority: it may have been made for a job without an id.
             if job.id == nil { job.id = field }
             return MemberRules.isIdentifier(string, in: bytes)
         case .token:

@@ -7,7 +7,8 @@ struct JobTokenList: Equatable, Sendable {
     var count: Int
     /// The offset of the member's name, with its quote.
     var memberStart: Int
-    /// The length of each token, if all have the same length and no escapes, and only commas between them; else 0.
+    /// The length of each token if the array is regular: all tokens have the same length and no escapes, and only commas are between them.
+    /// Otherwise 0.
     var commonLength: Int32
 
     /// Steps over an array of device tokens.
@@ -119,7 +120,7 @@ public struct JobTokens: Sequence, Sendable {
             // This can't fail, because the decoder has validated the array.
             guard let string = try? scanner.string() else { return nil }
             scanner.skipWhitespace()
-            // After the comma or, at the end of the array, its bracket.
+            // The position after the comma or, at the end of the array, after its bracket.
             return (JobField(string), scanner.offset &+ 1)
         }
     }

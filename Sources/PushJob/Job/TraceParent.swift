@@ -8,7 +8,7 @@ public struct TraceParent: Sendable, Equatable {
     public let parentID: String
 
     /// Parses a `traceparent`.
-    /// - Returns: `nil` if it is not valid. The specification ignores it then: a trace is no reason to refuse a job.
+    /// - Returns: `nil` if the text is not valid. As the specification requires, an invalid `traceparent` is ignored.
     public init?(_ text: ByteBuffer) {
         guard text.withUnsafeReadableBytes({ Self.isValid($0) }),
             let trace = text.getString(at: text.readerIndex + 3, length: 32),

@@ -16,14 +16,14 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
     public let kind: Kind
     /// The member, with the members that it is in: `aps.alert.title`.
     public let path: String
-    /// The number of bytes before its value from the start of the text that was read.
+    /// The number of bytes before the member's value, from the start of the text that was read.
     public internal(set) var offset: Int
     /// The rest of a sentence that begins with the path: "must be a string, not a number".
     public internal(set) var sentence: String
 
     public var description: String { "`\(path)` \(sentence)" }
 
-    /// Describes a value that is not valid, with what was found if that is not obvious.
+    /// Describes an invalid value by the expectation and, if it is not obvious, by the kind of value that was found.
     /// - Parameter kinds: the kinds of values that can be valid.
     static func value(
         _ path: String, _ expectation: String, kinds: Set<JSONKind>, _ scanner: JSONScanner

@@ -96,7 +96,7 @@ public enum MistakeFinder {
         }
     }
 
-    /// Steps over an object's members, and adds their mistakes and those of repeated names, up to ``MemberName/maximumCompared``.
+    /// Steps over an object's members, and adds their mistakes and a mistake for each repeated name, up to ``MemberName/maximumCompared``.
     /// - Parameter read: returns the mistakes of a value; `nil` for a name that is not known.
     /// - Returns: the names.
     private static func walk(
@@ -148,7 +148,7 @@ public enum MistakeFinder {
         return mistake
     }
 
-    /// Returns advice about a priority in words, as FCM and others have it.
+    /// Returns advice about a priority that is a word, such as FCM's `high`.
     private static func priorityAdvice(_ scanner: JSONScanner) -> String {
         var scanner = scanner
         guard let text = try? scanner.string() else { return "" }

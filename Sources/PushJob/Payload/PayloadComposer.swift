@@ -27,7 +27,7 @@ struct PayloadComposer {
         output.reserveCapacity(capacity)
     }
 
-    /// Returns the offset of each short form's value, by its member's raw value. An absent one has 0, where no value can begin.
+    /// Returns the offset of each short form's value, by its member's raw value. An absent short form has 0, where no value can begin.
     private static func find(in bytes: UnsafeRawBufferPointer, _ range: Range<Int>) throws(JSONError) -> [Int] {
         var starts = [Int](repeating: 0, count: JobMember.allCases.count)
         var scanner = JSONScanner(bytes, in: range)
@@ -81,7 +81,7 @@ struct PayloadComposer {
         _ member: PayloadMember, at start: Int, after separator: inout StaticString
     ) throws(JSONError) {
         var scanner = JSONScanner(bytes, in: start..<bytes.count)
-        // APNs knows only flags that are set: in a payload, a missing flag is not set.
+        // A payload contains a flag only if it is set: for APNs, a missing flag is not set.
         switch member.value {
         case .flag, .truth: guard try scanner.flag() == true else { return }
         default: break
@@ -160,7 +160,6 @@ struct PayloadComposer {
         output.writeBytes(bytes[start..<scanner.offset])
     }
 
-    /// Copies the members of an object.
     private mutating func copyMembers(ofObjectAt start: Int, after separator: StaticString) throws(JSONError) {
         var scanner = JSONScanner(bytes, in: start..<bytes.count)
         guard scanner.next == UInt8(ascii: "{"), try scanner.enterObject() else { return }

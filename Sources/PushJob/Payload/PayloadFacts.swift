@@ -51,7 +51,7 @@ public struct PayloadFacts: Equatable, Sendable {
     public private(set) var hasAPS = false
     /// True if the alert has a text, of its own or from the app's localized strings.
     public private(set) var showsText = false
-    /// True if `relevance-score` is beyond the range of a notification that is not a Live Activity's.
+    /// True if `relevance-score` is not from 0 to 1. Only Live Activities can have such a score.
     public private(set) var hasWideScore = false
     /// True if ``Job/mistakes`` is not empty, and in rare cases if it is empty.
     public internal(set) var mayHaveMistakes = false
@@ -78,8 +78,8 @@ public struct PayloadFacts: Equatable, Sendable {
         self = facts
     }
 
-    /// True if `aps` has `event` (`start`, `update` or `end`) beside `content-state` or `timestamp`, or any `event` beside both:
-    /// an app may have data of its own with these names.
+    /// True if `aps` has `event` (`start`, `update` or `end`) beside `content-state` or `timestamp`, or any `event` beside both.
+    /// An `event` alone is not sufficient, because an app may have data of its own with this name.
     var isLiveActivity: Bool {
         guard named.contains(.event) else { return false }
         return event != nil
@@ -235,11 +235,11 @@ public struct PayloadFacts: Equatable, Sendable {
         return try again.finiteNumber().map { !(0...1).contains($0) } ?? false
     }
 
-    /// Returns a time in the `aps` of a payload of these facts, in seconds since 1970.
+    /// Returns a time in the `aps` of the payload that these facts describe, in seconds since 1970.
     public func time(_ member: PayloadMember, in payload: ByteBuffer) -> Int64? {
         guard let apsStart, valid.contains(Members(member)) else { return nil }
         return payload.withUnsafeReadableBytes { bytes in
-            // It was validated when the job was read.
+            // The payload was validated when the job was read.
             try? Self.time(member, JSONScanner(bytes, in: Int(apsStart)..<bytes.count))
         }
     }
@@ -260,7 +260,7 @@ public struct PayloadFacts: Equatable, Sendable {
 
     // MARK: Filling in
 
-    /// Returns a payload of these facts with a `timestamp` added as the first member of its `aps`.
+    /// Returns the payload that these facts describe, with a `timestamp` added as the first member of its `aps`.
     /// - Parameter second: seconds since 1970.
     /// - Returns: nil if there already is a `timestamp`, or there is no `aps`.
     public func fillingTimestamp(in payload: ByteBuffer, _ second: Int64) -> ByteBuffer? {
@@ -292,8 +292,8 @@ extension UnsafeRawBufferPointer {
     }
 }
 
-/// Notices a name that occurs twice in an object. Two numbers stand for all names: a repeated name is always noticed, and a new one is
-/// rarely mistaken for a repeated one.
+/// Notices a name that occurs twice in an object. Two sets of 64 bits represent all names: a repeated name is always noticed, and a new
+/// name is rarely mistaken for a repeated one.
 private struct SeenNames {
     private var first: UInt64 = 0
     private var second: UInt64 = 0

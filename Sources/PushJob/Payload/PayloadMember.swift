@@ -3,14 +3,14 @@
 /// The reader of payloads, the short forms of jobs, errors, hints, the documentation and the simulator's inbox read this table. A test
 /// compares the JSON Schema with it.
 public enum PayloadMember: UInt8, CaseIterable, Sendable {
-    // In `aps`, and short forms: their order is that of a composed payload, and of `JobMember`.
+    // Members of `aps` that have short forms, in the order of a composed payload and of `JobMember`.
     case alert, badge, sound, threadID, category, contentAvailable, mutableContent, targetContentID, interruptionLevel
     case relevanceScore, filterCriteria
     case staleDate, contentState, timestamp, event, dismissalDate, attributesType, attributes, inputPushToken
     case inputPushChannel, contentChanged, urlArguments
-    // In `aps`, and no short forms.
+    // Members of `aps` without short forms.
     case encryptedData, sessionIdentifier, keyID, messageIndex
-    // Beside `aps`.
+    // Members beside `aps`.
     case mdm, containerIdentifier
 
     /// Apple's name.
@@ -69,15 +69,15 @@ public enum PayloadMember: UInt8, CaseIterable, Sendable {
 
     /// A rule that compares a time with the time of sending.
     public enum Clock: Equatable, Sendable {
-        /// The time of sending. It may be this many hours old.
+        /// The time of sending, or a time up to this many hours earlier.
         case now(hours: Int64)
-        /// A later time, unless the activity ends.
+        /// A time after the time of sending, unless the activity ends.
         case ahead
     }
 
-    /// The rule for its time, if there is one. The system ignores an update whose `timestamp` is older than that of the last one, and an
-    /// activity is active for eight hours. On iPhones, an update whose `stale-date` has passed is never shown: "the stale-date […]
-    /// represents the date at which a Live Activity becomes stale".
+    /// The rule for the member's time, if there is one. An activity is active for eight hours, and the system ignores an update whose
+    /// `timestamp` is older than that of the previous update. On iPhones, an update whose `stale-date` has passed is never shown: "the
+    /// stale-date […] represents the date at which a Live Activity becomes stale".
     public var clock: Clock? {
         switch self {
         case .timestamp: .now(hours: 8)

@@ -2,7 +2,7 @@ import Glibc
 
 /// The last payload that was read. Producers send many jobs with the same payload: if the bytes are the same, they are not read again.
 ///
-/// It compares only the beginning of the bytes, because a JSON object ends with its last brace, whatever follows.
+/// The comparison ends at the length of the last payload, because its last byte is the brace that ends the object.
 ///
 /// Not thread-safe.
 public final class PayloadMemory {
@@ -11,7 +11,7 @@ public final class PayloadMemory {
 
     private let text = UnsafeMutableRawPointer.allocate(byteCount: maximumLength, alignment: 8)
     private var length = 0
-    /// The number of objects and arrays around it: with more of them, its own nesting may be too deep.
+    /// The number of objects and arrays around the payload. Inside of more objects and arrays, its own nesting may be too deep.
     private var depth = 0
     private var facts = PayloadFacts()
 

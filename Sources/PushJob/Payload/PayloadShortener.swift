@@ -5,7 +5,7 @@ import NIOCore
 /// All else stays unchanged, byte for byte. The body is cut at the end of a user-perceived character (an extended grapheme cluster: a
 /// family of emoji, a flag, a letter with its marks), and at the end of a word if there is one near; then it ends with an ellipsis.
 enum PayloadShortener {
-    /// The maximum number of characters that are given up to end with a whole word.
+    /// The maximum number of characters that are removed so that the text ends with a whole word.
     static let longestWordPart = 20
     private static let ellipsis: StaticString = "…"
 
@@ -28,7 +28,7 @@ enum PayloadShortener {
             var shortened = ByteBuffer()
             shortened.reserveCapacity(limit)
             shortened.writeBytes(bytes[..<body.range.lowerBound])
-            // An empty body, if even the ellipsis does not fit.
+            // The body stays empty if not even the ellipsis fits.
             if space >= ellipsis.utf8CodeUnitCount {
                 let kept = length(of: body, in: bytes, atMost: space - ellipsis.utf8CodeUnitCount)
                 shortened.writeBytes(bytes[body.range.lowerBound..<(body.range.lowerBound + kept)])
@@ -57,10 +57,10 @@ enum PayloadShortener {
     private static let lookback = 96
 
     /// - Parameters:
-    ///   - range: the part to read, from one character's end to another's.
-    ///   - minimum: the minimum number of its characters to keep. It must be larger than the number that can be given
-    ///     up, because the text before the first character is not known.
-    /// - Returns: nil if fewer fit.
+    ///   - range: the part to read. It begins and ends between two characters.
+    ///   - minimum: the minimum number of the part's characters to keep: more than ``longestWordPart`` if text precedes the part, because a
+    ///     word may begin there.
+    /// - Returns: nil if fewer characters fit.
     private static func length(
         in raw: UnsafeRawBufferPointer, _ range: Range<Int>, atMost limit: Int, havingRead minimum: Int
     ) -> Int? {

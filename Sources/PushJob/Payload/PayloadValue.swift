@@ -14,7 +14,7 @@ public enum PayloadValue: Equatable, Sendable {
     case zeroOrOne
     /// An integer of at least 0.
     case count
-    /// A number from 0 to 1 or, for a Live Activity, any.
+    /// A number from 0 to 1 or, for a Live Activity, any number.
     case score
     /// A number from 0 to 1.
     case fraction
@@ -145,7 +145,7 @@ extension PayloadValue {
         case .object:
             if dialect == .job, try scanner.skipEmptyArray() { return .valid }
             guard scanner.next == UInt8(ascii: "{") else { return .invalid }
-            // It is one level deeper in a payload than in a job.
+            // The object is one level deeper in a payload than in a job.
             try scanner.skipValue(levelsDown: dialect == .job ? 1 : 0)
             return .valid
         case .texts: return try Self.skipTexts(&scanner) ? .valid : .invalid
@@ -338,7 +338,7 @@ public struct PayloadParts: OptionSet, Sendable {
 
     private init(_ part: PayloadPart) { rawValue = 1 &<< UInt32(part.rawValue) }
 
-    /// The parts before those of a sound.
+    /// All parts before `critical`, the first part of a sound.
     static let alert = PayloadParts(rawValue: PayloadParts(.critical).rawValue &- 1)
     static let localizedText = PayloadParts(.locKey).union(PayloadParts(.locArgs))
     static let sound = PayloadParts(.critical).union(PayloadParts(.name)).union(PayloadParts(.volume))

@@ -80,7 +80,7 @@ struct ActiveJobArgument {
     private enum Serialized {
         /// A symbol or a time: the range of its text.
         case text(Range<Int>)
-        /// A duration in seconds, which as a number would look like a time.
+        /// A duration in seconds. Written as a number, it would be read as a time.
         case duration(Int64)
     }
 

@@ -57,7 +57,7 @@ struct SidekiqReader {
     ) throws(JSONError) -> Result<SidekiqJob, SidekiqMistake> {
         var reader = SidekiqReader(JSONScanner(bytes, in: range))
         guard let mistake = try reader.readDocument() else { return try reader.job() }
-        // The reader stopped at the mistake. A text that is not JSON must be reported as such, wherever its error is.
+        // The reader stopped at the mistake. If the text is not JSON, the error in the JSON must be reported, wherever it is.
         var scanner = JSONScanner(bytes, in: range)
         try scanner.skipDocument()
         return .failure(mistake)
@@ -167,8 +167,8 @@ struct SidekiqReader {
 
     // MARK: The tokens of a rewritten job
 
-    /// Returns the range of the list of tokens in the claimed bytes, with one comma beside it, for a job that was
-    /// rewritten to be read. It reads the claimed bytes again, because only a job that is split needs this.
+    /// Returns the range of the list of tokens in the claimed bytes, with one comma beside it, for a job that was rewritten to be read. It
+    /// reads the claimed bytes again: only a job that is split needs this range, so the decoder does not record it.
     /// - Parameters:
     ///   - list: the place of the list in the rewritten text.
     ///   - bytes: the claimed bytes, and the rewritten text after them.
@@ -184,7 +184,7 @@ struct SidekiqReader {
             let claimed = try? tokenList(in: bytes, sidekiq.argument)
             return claimed.map { $0.rangeToCut(in: bytes, of: sidekiq.argument) }
         }
-        // The argument is a string. Its decoded text is the rewritten text, so offsets are converted to those with escapes.
+        // The argument is a string whose decoded text is the rewritten text. So offsets are converted to offsets in the string as written.
         let cut = list.rangeToCut(in: bytes, of: document)
         let raw = UnsafeRawBufferPointer(rebasing: bytes[..<(sidekiq.argument.upperBound - 1)])
         let start = JSONText.offset(

@@ -25,7 +25,7 @@ public struct PauseRecord: Sendable, Equatable, Encodable {
         self.by = by
     }
 
-    /// Parses the record in Redis. Any other text is a pause, too: the text is its reason.
+    /// Parses the record in Redis. Any other text is also a pause, with the text as its reason.
     public init(_ text: ByteBuffer) {
         struct Form: Decodable {
             var reason: String?

@@ -26,19 +26,18 @@ public final class SharedProviderTokens {
         }
     }
 
-    /// The result of an offer.
     public enum Answer: Sendable, Equatable {
         /// The token was stored: all workers use it from now on.
         case taken
         /// The token of another worker is in use.
         case other(ByteBuffer)
-        /// This machine's clock is too far ahead of Redis', or behind it if negative.
+        /// The clocks of this machine and of Redis differ too much. The number is negative if this machine's clock is behind.
         case clocksDiffer(seconds: Int64)
     }
 
-    /// A token of this age is replaced, in seconds.
+    /// The age in seconds at which a token is replaced.
     public static let renewalAge: Int64 = 40 * 60
-    /// APNs accepts a token for this time, in seconds.
+    /// The time in seconds for which APNs accepts a token.
     private static let life = 60 * 60
     /// The maximum difference between the clocks, in seconds.
     private static let tolerance = 120
@@ -57,7 +56,7 @@ public final class SharedProviderTokens {
     /// True while Redis is connected.
     public var isReady: Bool { client.isReady }
 
-    /// Offers a token, which is stored if there is none, or only an old one.
+    /// Offers a token. It is stored if Redis has no token, only an old token, or the token that APNs refused.
     public func share(_ offer: Offer, completion: @escaping Completion<Answer>) {
         scripts.run(
             .shareProviderToken, [keys.providerToken(team: offer.teamID, key: offer.keyID)],

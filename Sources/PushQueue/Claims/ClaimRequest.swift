@@ -10,7 +10,7 @@ public struct ClaimRequest: Sendable {
     public var join: Bool
     /// The version of the job commands that the lane knows; other versions are returned with the claim.
     public var knownCommands: String
-    /// The digest of the lane's ``ConfigurationDigest`` settings; `nil` while it accepts no jobs.
+    /// The digest of the lane's configuration; `nil` while the lane accepts no jobs.
     public var configuration: ConfigurationDigest?
     /// True if the lane has met a job with `fair` or `urgent`: the queue sorts its jobs from then on.
     public var sort: Bool
@@ -48,12 +48,11 @@ public struct Claimed: Sendable {
     public var command: WorkerCommand?
     /// The stamp of the claims; empty without jobs.
     public var stamp: String
-    /// The number of claims that the lane had before; negative if unknown.
+    /// The number of claims that the lane had before this claim; negative if unknown.
     public var held: Int
     /// All job commands; `nil` if the lane knows them already.
     public var commands: JobCommands?
-    /// The configurations of other living workers of the queue that differ from the lane's own, at the time of the
-    /// claim; none without jobs.
+    /// The configurations of other living workers of the queue that differ from the lane's own; empty if the claim returned no jobs.
     public var otherConfigurations: Set<ConfigurationDigest> = []
     /// The jobs. Their claims have consecutive numbers, beginning with that of the request. They share one buffer.
     public var bodies: [ByteBuffer]

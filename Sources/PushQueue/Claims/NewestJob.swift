@@ -3,9 +3,9 @@ import NIOCore
 import PushJob
 import Redis
 
-/// A job with `replaces`: the key of its newest job, and its own value of this key (docs/jobs.md, "Only the newest").
+/// The key of a job with `replaces`, and the value that the key has in Redis while the job is the newest (docs/jobs.md, "Only the newest").
 public struct NewestJob: Sendable {
-    /// The minimum life of the key, in milliseconds. An older job may wait that long.
+    /// The minimum time in milliseconds for which Redis keeps the key. An older job of the key may wait that long.
     public static let shortestLife: Int64 = 86_400_000
 
     public let key: ByteBuffer
@@ -14,7 +14,7 @@ public struct NewestJob: Sendable {
     public let campaign: ByteBuffer?
     /// The life of the key from now on, in milliseconds.
     public let life: Int64
-    /// True if a worker makes it the newest when it is due, because it has a `send_at`. Otherwise its producer does.
+    /// True if a worker makes the job the newest when it is due, because it has a `send_at`. Otherwise the producer makes it the newest.
     public let isAnnounced: Bool
 
     /// - Parameter now: milliseconds since 1970.
@@ -43,8 +43,8 @@ public struct NewestJob: Sendable {
         newest.flatMap { $0 == id || $0 == campaign ? nil : $0 }
     }
 
-    /// Returns the jobs with `replaces` and without `send_at`, in their order. Their producer makes them the newest; of two jobs with one
-    /// key the last counts.
+    /// Returns the jobs with `replaces` and without `send_at`, in their order. The producer makes them the newest of their keys. Of two
+    /// jobs with the same key, the last one counts.
     public static func ofProducer(_ jobs: [ByteBuffer], now: Int64) -> [NewestJob] {
         jobs.compactMap { body in
             // Few jobs have `replaces`, so only these are decoded again. A job that was not checked may have either format.

@@ -17,7 +17,7 @@ public final class QueueConnection {
         public var lost: Int
         /// The number of dead letters that were evicted to stay within the limits.
         public var evicted: Int
-        /// The campaigns that their guards have paused in this step.
+        /// The campaigns that their guards have paused in this call.
         public var stopped: [StoppedCampaign] = []
         public var exhausted: [Exhausted] = []
     }
@@ -184,7 +184,7 @@ public final class QueueConnection {
     }
 
     /// Pauses this queue's part of a campaign that its guard has paused in another queue.
-    /// - Parameter completion: gets true if the campaign was running here, and has a guard here.
+    /// - Parameter completion: gets true if the campaign was running in this queue, and has a guard.
     public func stop(_ stopped: StoppedCampaign, completion: @escaping Completion<Bool>) {
         scripts.run(
             .stopCampaign, [keys.jobCommands, keys.campaign(stopped.campaign)],
@@ -240,7 +240,7 @@ public final class QueueConnection {
                 command.append(worker)
                 command.append(keys.head.rawValue)
                 command.append(configuration.text)
-                // Longer than an outage that a living lane survives.
+                // The configuration counts as living for longer than an outage that other lanes with it can survive.
                 command.append(limits.lease + 10_000)
             },
             completion: completion

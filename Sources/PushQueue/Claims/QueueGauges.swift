@@ -14,7 +14,7 @@ public struct QueueGauges: Sendable {
     public var failed: Int
     /// Jobs that are claimed and not settled.
     public var claims: Int
-    /// Jobs that are still to be sent: all except the dead letters.
+    /// All jobs except the dead letters and the cancelled jobs.
     public var total: Int { jobs + later + failed + claims }
     public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
@@ -22,10 +22,10 @@ public struct QueueGauges: Sendable {
     public var isPaused: Bool
     /// The number of campaigns that their guards have paused.
     public var stoppedCampaigns = 0
-    /// The due time of the first of ``later`` and ``failed``, in milliseconds since 1970; `nil` if there are none.
+    /// The due time of the first job of ``later`` and ``failed``, in milliseconds since 1970; `nil` if there are none.
     public var firstDue: Int64?
-    /// The job that has probably waited longest: the head of the list or, in a queue that sorts its jobs, the oldest of the next jobs. `nil`
-    /// if no job waits, or that job is larger than ``headLimit``.
+    /// The job that has probably waited longest: the head of the list or, in a queue that sorts its jobs, the oldest of the next 16 sorted
+    /// jobs. `nil` if no job waits, or that job is larger than ``headLimit``.
     public var head: ByteBuffer?
 
     /// The maximum size of ``head`` in bytes.
@@ -42,8 +42,7 @@ public struct QueueGauges: Sendable {
         return try? JobDecoder.decode(head, as: format).enqueuedAt
     }
 
-    /// The time since the first of ``later`` and ``failed`` became due, in milliseconds; 0 if another client has added it without a due
-    /// time.
+    /// The time since the first job of ``later`` and ``failed`` became due, in milliseconds; 0 if a job has no due time.
     public var overdue: Int64 {
         guard let firstDue, firstDue > 0 else { return 0 }
         return max(0, now - firstDue)

@@ -177,7 +177,7 @@ public struct JobCommands: Sendable, Equatable {
             if let other = found?.command {
                 let isStricter = command.state.strictness > other.state.strictness
                 let keeps = command.state == .cancelled && other.state == .cancelled && other.discards
-                // Only a campaign can have a limit, and it comes last.
+                // Only a campaign's command can have a limit, and campaigns are added last.
                 let limits = command.state == .running && other.state == .running
                 guard isStricter || limits || keeps else { return }
             }

@@ -3,12 +3,12 @@ import PrintableText
 
 /// A digest of the settings that make a worker refuse jobs. All workers of a queue publish theirs in Redis.
 ///
-/// A worker that refuses a job does not know whether another would accept it: during a rolling upgrade, the others may have an app that it
-/// lacks, or may be of a version that understands more. So the job goes back until a worker of each living configuration has refused it.
+/// A worker that refuses a job does not know whether another would accept it: during a rolling upgrade, the other worker may have an app
+/// that this worker lacks, or a newer version. So the job returns to the queue until a worker of each living configuration has refused it.
 public struct ConfigurationDigest: Hashable, Sendable {
     /// The digest of the apps' names and topics, which determine the app of a job.
     public let routing: UInt32
-    /// The digest of everything else.
+    /// The digest of all other settings that make a worker refuse jobs.
     public let rules: UInt32
 
     /// - Parameters:
@@ -39,10 +39,10 @@ public struct ConfigurationDigest: Hashable, Sendable {
 }
 
 extension ConfigurationDigest {
-    /// The maximum number of digests in a list, so that a job that goes back does not grow without end.
+    /// The maximum number of digests in a list, so that a job that returns to the queue does not grow without end.
     public static let maximumInList = 32
 
-    /// Reads a list of digests, separated by spaces, from a job that went back. Any client of Redis can write one.
+    /// Reads a list of digests, separated by spaces, from a job that returned to the queue. Any client of Redis may have written it.
     public static func list(_ text: String) -> Set<ConfigurationDigest> {
         Set(text.split(separator: " ").prefix(maximumInList).compactMap { ConfigurationDigest($0) })
     }

@@ -48,7 +48,7 @@ public struct QueueSource: Sendable {
     }
 
     /// Reads the source that the workers of a queue have written.
-    /// - Parameter keys: the keys of the queue; their list does not matter.
+    /// - Parameter keys: the keys of the queue; the name of its list is ignored.
     /// - Returns: `nil` if no worker has written it yet, or this version can't read it.
     /// - Throws: `RedisError`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys, prefix: String) async throws -> QueueSource? {
@@ -68,7 +68,7 @@ public struct QueueSource: Sendable {
         return source
     }
 
-    /// True if both name the same jobs.
+    /// True if both sources describe the same jobs.
     public func agrees(with other: QueueSource) -> Bool {
         keys.jobs == other.keys.jobs && keys.head == other.keys.head
             && format.withoutClasses == other.format.withoutClasses

@@ -1,4 +1,4 @@
-/// A scope that a lane has slowed down or suspects: its failures, their reason, and how many others were delivered.
+/// A scope that a lane has slowed down or suspects: its failures, their reason, and the number of deliveries outside of it.
 ///
 /// The log, `status`, `/readyz`, the dashboard, the API and metrics show this record. Any client of Redis can write one
 /// into a heartbeat, so the reader makes its texts printable and limits its numbers.
@@ -32,7 +32,7 @@ public struct ScopeRecord: Codable, Sendable, Equatable {
     public var status: Int?
     /// The number of failures since ``since``.
     public var failures: Int
-    /// The number of notifications that failed or were accepted since then; 0 if it is unknown.
+    /// The number of notifications that failed or were accepted since ``since``; 0 if unknown.
     public var notifications: Int
     /// The time of the first of these failures, in milliseconds since 1970 by Redis' clock.
     public var since: Int64

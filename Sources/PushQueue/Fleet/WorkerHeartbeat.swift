@@ -55,7 +55,7 @@ public struct WorkerHeartbeat: Sendable {
         members = json
     }
 
-    /// Returns the apps to report. If there are too many, those in trouble come first.
+    /// Returns the apps to report. If there are too many, apps with problems come first.
     private static func chosen(_ apps: [WorkerReport.App]) -> [WorkerReport.App] {
         guard apps.count > WorkerReport.maximumApps else { return apps }
         let affected = apps.filter(\.hasProblem)

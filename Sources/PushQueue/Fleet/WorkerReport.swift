@@ -99,10 +99,10 @@ public struct WorkerReport: Sendable, Equatable {
 
     /// The time between the reports of a lane with claims, in milliseconds.
     public static let interval: Int64 = 3000
-    /// The maximum time between the reports of a lane whose process polls, in milliseconds.
+    /// The maximum time between the reports of a lane whose process polls its queue for jobs, in milliseconds.
     public static let longestInterval: Int64 = 11_000
     public static let maximumObstacles = 5
-    /// The maximum number of apps in a report; those in trouble come first.
+    /// The maximum number of apps in a report; apps with problems come first.
     public static let maximumApps = 50
     /// The maximum number of an app's topics in a report.
     public static let maximumTopics = 10
@@ -115,7 +115,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var process = ""
     /// The name of its machine.
     public var host = ""
-    /// Its process id there.
+    /// The process identifier on this machine.
     public var processIdentifier = 0
     public var version = ""
     /// The version of the job commands that the lane applies; empty if there never was one.
@@ -127,7 +127,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var lanes = 1
     /// The start of the process, in milliseconds since 1970 by Redis' clock.
     public var startedAt: Int64 = 0
-    /// The time of this report, by the same clock.
+    /// The time of this report, in milliseconds since 1970 by Redis' clock.
     public var updatedAt: Int64 = 0
     public var state = State.running
     /// The digest of its configuration; `nil` if that can't be read.
@@ -155,7 +155,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var redis = ""
     /// Its apps, at most ``maximumApps``.
     public var apps: [App] = []
-    /// The number of its further apps.
+    /// The number of apps that ``apps`` omits.
     public var moreApps = 0
 
     public init() {}

@@ -86,7 +86,7 @@ extension InvalidToken {
             public var at: Int64
             /// The day of the marking, counted from 1970.
             public var day: Int64
-            /// The other facts as JSON; empty for none.
+            /// The facts except ``at`` and ``day``, as JSON; empty for none.
             public var facts: ByteBuffer
 
             public init(at: Int64, day: Int64 = 0, facts: ByteBuffer) {
@@ -102,7 +102,7 @@ extension InvalidToken {
         public var sets: TokenSets
         /// The time of its device's last registration, in milliseconds since 1970; `nil` if unknown.
         public var registeredAt: Int64?
-        /// None if another program added it.
+        /// Empty if another program added the token.
         public var marks: [Mark]
 
         public init(
@@ -125,7 +125,6 @@ extension InvalidToken {
         }
     }
 
-    /// A removal of marks.
     public struct Removal: Sendable, Equatable {
         /// The marks to remove.
         public enum Reason: String, Sendable {

@@ -53,7 +53,7 @@ public struct InvalidTokenDetails: Sendable, Equatable {
         try scanner.finish()
     }
 
-    /// True if the token is invalid for a topic in an environment. A mark without an environment applies to those of the token's set.
+    /// True if the token is invalid for a topic in an environment. A mark without an environment applies to the token's environments.
     func covers(topic: ByteBuffer?, environment: ByteBuffer, in sets: TokenSets) -> Bool {
         if let own = self.topic, own != topic { return false }
         return self.environment.map { $0 == environment } ?? sets.contains(.of(environment))

@@ -24,8 +24,8 @@ public final class InvalidTokenSet {
     /// - Parameters:
     ///   - client: a client for the slot of the shared keys.
     ///   - clients: returns the client for the slot of a key, on the same event loop; `nil` if `client` serves all keys.
-    ///   - maximumAge: the maximum age of marks and registrations, in milliseconds; 0 to keep them forever. Older ones are removed
-    ///     gradually, while others are added or removed. The age of a mark counts in whole days.
+    ///   - maximumAge: the maximum age of marks and registrations, in milliseconds; 0 to keep them forever. Each addition and each removal
+    ///     also removes some older ones. The age of a mark counts in whole days.
     public init(
         client: any RedisSender, clients: ((_ key: String) -> any RedisSender)? = nil, keys: SharedKeys,
         maximumAge: Int = defaultMaximumAge, clock: ClockSource = .server
@@ -106,8 +106,8 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Counts the tokens of an undivided set; `nil` for a divided one, because that would take a call to each shard. It always reads the
-    /// division, so that the calls of the next second need not.
+    /// Counts the tokens of an undivided set; `nil` for a divided one, because counting it would take a call to each shard. It always reads
+    /// the division, which later calls then use for ``validity``.
     public func countIfUndivided(completion: @escaping Completion<Int?>) {
         readDivision { [self] result in
             if case .failure(let failure) = result { return completion(.failure(failure)) }
@@ -175,7 +175,7 @@ public final class InvalidTokenSet {
     }
 
     /// Removes marks, and tokens without marks from their sets. Works on a Redis whose memory is full.
-    /// - Parameter completion: gets the number of tokens, or marks, that were removed.
+    /// - Parameter completion: gets the number of removals that found something to remove.
     public func remove(_ removed: [InvalidToken.Removal], completion: @escaping Completion<Int>) {
         guard !removed.isEmpty else { return completion(.success(0)) }
         call(completion) { form, completion in form.remove(removed, completion: completion) }

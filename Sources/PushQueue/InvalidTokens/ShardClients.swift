@@ -6,7 +6,7 @@ import Redis
 ///
 /// Not thread-safe. Use it only on the clients' event loop; completions are called there, too.
 public final class ShardClients {
-    /// Fails if a call must not be made any more.
+    /// A check that fails if a call must no longer be made.
     public typealias Check = (_ completion: @escaping Completion<Void>) -> Void
 
     /// Redis refuses some calls while a shard is moved to another server. They are repeated after this pause, for this long.

@@ -4,7 +4,7 @@ import Synchronization
 /// The tokens that may be invalid, as a Bloom filter: a token that it does not contain is not in the set. The lanes of a
 /// process read it without a lock while one of them adds tokens.
 public final class TokenFilter: Sendable {
-    /// The bits for each token. With 12, one valid token in some hundred is looked up needlessly.
+    /// The number of bits per token. With 12, less than 1 % of the valid tokens are looked up needlessly.
     private static let bitsPerToken = 12
     /// The bits of a token are in one block, which is a line of the processor's cache.
     private static let wordsPerBlock = 8
@@ -64,7 +64,7 @@ public final class TokenFilter: Sendable {
     /// The bits of a token, which are in one block.
     private struct Bits {
         private let firstWord: Int
-        /// Nine bits for each bit of the token: its number in the block.
+        /// The numbers of the token's bits in the block, nine bits for each number.
         private var numbers: UInt64
 
         init(of token: ByteBuffer, blocks: UInt64) {

@@ -9,9 +9,9 @@ import Redis
 /// - A shard has grown without an announcement, because another program uses `SADD`.
 /// - The set has outgrown the filter, or has another number of shards.
 ///
-/// It also reads the set again from time to time, more rarely if that takes longer: if another program adds as many tokens as are removed,
-/// the shard does not grow. While the filter may lack tokens, and while Redis does not answer, the filter is not current, and lanes ask
-/// Redis.
+/// It also reads the set again from time to time, because a shard does not grow if another program adds as many tokens as are removed. The
+/// longer a reading takes, the rarer the readings are. While the filter may lack tokens, and while Redis does not answer, the filter is not
+/// current, and lanes ask Redis.
 ///
 /// Not thread-safe. Use it only on the clients' event loop.
 public final class TokenFilterKeeper {
@@ -33,7 +33,6 @@ public final class TokenFilterKeeper {
     /// Each shard is counted once in this number of readings of the stream.
     private static let round = 40
 
-    /// A filter that is being filled.
     private struct Filling {
         let filter: TokenFilter
         var followed: Followed
@@ -139,7 +138,7 @@ public final class TokenFilterKeeper {
     }
 
     /// Counts shards of the set, and then reads entries of the stream.
-    /// - Parameter due: returns the shards to count, for the current number of shards; `nil` to begin again because that has changed.
+    /// - Parameter due: returns the shards to count, for the current number of shards; `nil` to begin again because the number has changed.
     private func read(
         _ range: RedisCommand, _ due: @escaping (_ shards: Int) -> Range<Int>?,
         _ apply: @escaping (_ members: [Int], RESPReply) -> Void
@@ -148,7 +147,7 @@ public final class TokenFilterKeeper {
             { set.form(completion: $0) },
             { [self] form in
                 guard let due = due(form.shards) else { return missed() }
-                // Count before the stream is read: it then has the announcements of all counted tokens.
+                // Count before the stream is read, so that the stream already has the announcements of all counted tokens.
                 ask(
                     { form.sizes(of: due, completion: $0) },
                     { [self] members in
@@ -260,7 +259,7 @@ public final class TokenFilterKeeper {
                 for entry in rest { apply(entry, to: filter, &followed) }
                 let isComplete = rest.count < Self.entries - 1
                 let isSuspect = isComplete && zip(followed.due, members).contains { $1 > followed.members[$0] }
-                // Tokens are announced just after they are added. If they still are not, another program has added them.
+                // Tokens are announced just after they are added. If a token is unannounced at two counts, another program added it.
                 if isSuspect, followed.isSuspect { return missed() }
                 followed.isSuspect = isSuspect
                 if !isSuspect {

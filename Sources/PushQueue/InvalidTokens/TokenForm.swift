@@ -15,7 +15,6 @@ public struct TokenForm {
     /// Fails if the set may no longer have this form.
     let check: ShardClients.Check
 
-    /// Returns the keys of a token's shard.
     public func shard(of token: ByteBuffer) -> TokenShard {
         keys.shard(TokenDivision.shard(of: token, among: shards), of: shards)
     }
@@ -30,7 +29,7 @@ public struct TokenForm {
         return indexes.sorted { $0.key < $1.key }.map { (keys.shard($0.key, of: shards), $0.value) }
     }
 
-    /// The stream of changes, if it is in the slot of a shard.
+    /// The stream of changes, which only an undivided set has in its slot.
     private func changes(of shard: TokenShard) -> [String] { shard.isShard ? [] : [keys.invalidTokenChanges] }
 
     // MARK: Reading
@@ -48,7 +47,7 @@ public struct TokenForm {
     /// Finds the candidates that are in this form.
     /// - Parameters:
     ///   - candidates: lower-case hex, at most a few thousand.
-    ///   - completion: gets the candidates that are in it, in ascending order of their places.
+    ///   - completion: gets the candidates that are in this form, in ascending order of their places.
     public func find(_ candidates: TokenList, completion: @escaping Completion<[InvalidToken.Found]>) {
         guard shards > 1 else { return find(candidates, in: keys.shard(0, of: 1), completion) }
         let tokens = candidates.asked
@@ -114,7 +113,7 @@ public struct TokenForm {
         var token: ByteBuffer
         /// The time when it became invalid, in milliseconds since 1970; `nil` for a token without a mark.
         var at: Int64?
-        /// The other facts as JSON; empty for none.
+        /// The facts except ``at`` and ``day``, as JSON; empty for none.
         var facts = ByteBuffer()
         /// The day of the marking, counted from 1970; `nil` for today.
         var day: Int64?
@@ -137,10 +136,10 @@ public struct TokenForm {
     }
 
     /// Adds marks, except those of tokens whose devices have registered since. Newer marks are kept.
-    /// - Parameter completion: gets the result for each, in their order.
+    /// - Parameter completion: gets the result for each token, in their order.
     public func add(_ tokens: [Addition], completion: @escaping Completion<[InvalidToken.Marking]>) {
         var groups = groups(tokens.map(\.token))
-        // Without tokens it only checks the keys.
+        // Without tokens, the script only checks the types of the keys.
         if groups.isEmpty { groups = [(keys.shard(0, of: shards), [])] }
         ShardClients.join(
             groups,
@@ -187,7 +186,7 @@ public struct TokenForm {
     }
 
     /// Removes marks, and tokens without marks.
-    /// - Parameter completion: gets the number of tokens, or marks, that were removed.
+    /// - Parameter completion: gets the number of removals that found something to remove.
     public func remove(_ removed: [InvalidToken.Removal], completion: @escaping Completion<Int>) {
         ShardClients.join(
             groups(removed.map(\.token)), completion: { completion($0.map { $0.reduce(0, +) }) },

@@ -8,11 +8,9 @@ public struct TokenList: Sendable {
     private(set) var bytes: ByteBuffer
     /// The number of tokens, including the skipped ones.
     public private(set) var count = 0
-    /// The places of the tokens to look up in the list; `nil` if no token was skipped.
+    /// The places in the list of the tokens to look up; `nil` if no token was skipped.
     private var places: [Int]?
 
-    /// An empty list.
-    /// - Parameter expected: the expected number of tokens.
     public init(expecting expected: Int = 64) {
         bytes = ByteBufferAllocator().buffer(capacity: expected * 65)
     }
@@ -40,7 +38,7 @@ public struct TokenList: Sendable {
         count += 1
     }
 
-    /// Returns the place of a token in the list, by its index among the tokens to look up; `nil` if there is none.
+    /// Returns the place of a token in the list, by its index in ``asked``; `nil` for any other index.
     func place(of index: Int) -> Int? {
         guard let places else { return (0..<count).contains(index) ? index : nil }
         return places.indices.contains(index) ? places[index] : nil
@@ -55,7 +53,7 @@ public struct TokenList: Sendable {
     /// The tokens to look up, in order.
     public var asked: [ByteBuffer] { tokens(at: Array(0..<(places?.count ?? count))) }
 
-    /// Returns some of the tokens to look up, by their indexes among these.
+    /// Returns tokens by their indexes in ``asked``.
     /// - Parameter indexes: in ascending order.
     public func tokens(at indexes: [Int]) -> [ByteBuffer] {
         var found: [ByteBuffer] = []

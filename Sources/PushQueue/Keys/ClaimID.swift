@@ -8,7 +8,7 @@ import Redis
 public struct ClaimID: Hashable, Sendable, CustomStringConvertible {
     /// At least 1; 0 for no claim.
     public var number: Int
-    /// At most 15 letters and digits, so that the string needs no allocation. A claim from ``rest(afterPart:)`` has more.
+    /// At most 15 letters and digits, so that the string needs no allocation. A claim from ``rest(afterPart:)`` has more characters.
     public var stamp: String
 
     /// - Parameters:

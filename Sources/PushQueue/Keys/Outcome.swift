@@ -33,7 +33,7 @@ public enum Outcome: String, CaseIterable, Sendable {
 public enum Postponement: String, CaseIterable, Sendable {
     /// It failed and will be tried again.
     case retried
-    /// It can't be sent now, without a failure.
+    /// It can't be sent now, but it has not failed.
     case deferred
     /// Its job requests a later time (`send_at`).
     case scheduled

@@ -4,7 +4,6 @@ import Redis
 /// The names of a queue's keys in Redis. All keys of a queue carry the same hash tag, so that a queue is one Cluster
 /// slot and each of its transitions can be one script.
 public struct QueueKeys: Sendable {
-    /// The queue's name.
     public let queue: String
     /// The head of the list of jobs: the end where they are claimed.
     public enum Head: String, Sendable {
@@ -19,8 +18,8 @@ public struct QueueKeys: Sendable {
     public let head: Head
     /// ZSET of scheduled and deferred jobs by due time in ms: none of them has failed.
     public let retry: String
-    /// ZSET of jobs that failed, by the due time of their next attempt in ms. They wait apart from the others, so that a job that fails
-    /// again and again does not delay them.
+    /// ZSET of jobs that failed, by the due time of their next attempt in ms. They wait apart, so that a job that fails again and again
+    /// delays no other jobs.
     public let failed: String
     /// ZSET: the waiting jobs in the order of sending, once a job has `fair` or `urgent`.
     public let sorted: String
@@ -50,15 +49,15 @@ public struct QueueKeys: Sendable {
     /// STRING: the approximate size of the largest job that was claimed in the last day, in bytes. Claims use it to limit the number of
     /// jobs that they read at once.
     public let largest: String
-    /// STRING pausing the queue while it exists: JSON with `reason`, `since` and `by`, or any text.
+    /// STRING: pauses the queue while it exists. JSON with `reason`, `since` and `by`, or any text.
     public let paused: String
     /// HASH: lane → its heartbeat, for `status`.
     public let workerInfo: String
     /// HASH: digest of a configuration → the time in ms at which its workers no longer count as living.
     public let configurations: String
-    /// HASH: the deliveries of each app (`:<app>`) and of each app with a push type (`alert:<app>`), and the failed notifications of the
-    /// latter (`failed:alert:<app>`). If a job without a campaign fails, they decide if that spends an attempt. It has at most 1,000
-    /// fields, and is kept for two days after the last change.
+    /// HASH: the deliveries of each app (`:<app>`), of each app with a push type (`alert:<app>`), and the failed notifications of each app
+    /// with a push type (`failed:alert:<app>`). These counts decide if the failure of a job without a campaign spends an attempt. It has
+    /// at most 1,000 fields, and is kept for two days after the last change.
     public let deliveries: String
     /// STRING: JSON with the location and format of the queue's jobs, which its workers write; see `QueueSource`.
     public let source: String
@@ -196,7 +195,7 @@ public struct QueueKeys: Sendable {
     /// - Parameter name: a digest of its `Idempotency-Key`.
     public func request(_ name: String) -> String { "\(base)request:\(name)" }
 
-    /// STRING: the origin of the job with `unique_for` that has reserved the id. It ends with a job that was not sent.
+    /// STRING: the origin of the job with `unique_for` that has reserved the id. If the job ends unsent, it is deleted.
     /// - Parameter id: a producer's id. It can hold any bytes, because the prefix already has the hash tag.
     public func unique(_ id: ByteBuffer) -> ByteBuffer { name("unique:", id) }
 
@@ -227,8 +226,8 @@ public struct QueueKeys: Sendable {
     public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
     /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at`, `updated_at`, `finished_at`, `open` while the total
-    /// can grow, `guard` (JSON, see `CampaignGuard`), `at:<start>/<length>`, the number that ended in a period of some seconds, and
-    /// `latency` (JSON: the upper bounds of times from enqueueing to delivery in ms, with the numbers of notifications); kept for 90 days.
+    /// can grow, `guard` (JSON, see `CampaignGuard`), `at:<start>/<length>` (the number that ended in a period of seconds), and `latency`
+    /// (JSON: the upper bounds of times from enqueueing to delivery in ms, with the numbers of notifications); kept for 90 days.
     public func campaign(_ name: String) -> String { campaignPrefix + name }
 
     /// HASH: the position of `campaign send` in its list of tokens, as the number of jobs that were pushed (`next`), with the digests of

@@ -5,7 +5,7 @@ public struct QueueLimits: Sendable {
     /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
     public var idleLease: Int { 30 * lease }
     /// A lane reclaims from others only after it has renewed its lease without a gap for this time, in milliseconds. After an outage, the
-    /// other lanes need less time to return.
+    /// other lanes return in less time.
     public var steadyTime = 15_000
     /// The maximum size of a job in bytes. A claim makes larger jobs dead letters and does not return them.
     public var maximumJobSize = 16 * 1024 * 1024
@@ -16,7 +16,6 @@ public struct QueueLimits: Sendable {
     public var maximumDeadLetterAge = 90 * 86_400_000
     /// The maximum total length of the dead letters, in bytes.
     public var maximumDeadLetterBytes = 1 << 30
-    /// The results that are kept for producers.
     public var results = ResultsKept.failures
     /// The approximate number of results that are kept: Redis drops the oldest in blocks.
     public var maximumResults = 100_000
@@ -31,7 +30,6 @@ public struct QueueLimits: Sendable {
     public init() {}
 }
 
-/// The results that a queue keeps.
 public enum ResultsKept: String, CaseIterable, Sendable {
     case all
     /// The results of notifications that were not delivered.

@@ -16,10 +16,11 @@ public struct SharedKeys: Sendable {
     public let invalidTokenDetails: String
     /// HASH: number of facts → JSON with `reason`, `topic`, `environment`, `source` and `set`.
     public let invalidTokenFacts: String
-    /// STREAM: the last changes of the set, for the filters of processes: `added`, tokens with commas between them, or `removed`, a number.
+    /// STREAM: the last changes of the set, for the filters of processes: `added` and `throttled` (tokens with commas between them), or
+    /// `removed` (a number).
     public let invalidTokenChanges: String
     /// STRING: the number of shards of the set; missing until it is divided for the first time. While `invalid reshard` changes it, two
-    /// more numbers follow: that of the shards of the incomplete form, and the time when the change began, in ms since 1970.
+    /// more numbers follow: the number of shards of the incomplete form, and the time when the change began, in ms since 1970.
     public let invalidTokenDivision: String
     /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
     public let registrations: String
@@ -32,7 +33,6 @@ public struct SharedKeys: Sendable {
     private let base: String
     private let prefix: String
 
-    /// - Parameter prefix: the prefix of all keys.
     public init(prefix: String = "push") {
         self.prefix = prefix
         base = "\(prefix):{\(Self.tag)}:"
@@ -65,7 +65,7 @@ public struct SharedKeys: Sendable {
         return TokenShard(base: "\(prefix):{\(Self.tag).\(shards).\(index)}:", isShard: true)
     }
 
-    /// STRING pausing the app while it exists: JSON with `reason`, `since` and `by`, or any text.
+    /// STRING: pauses the app while it exists. JSON with `reason`, `since` and `by`, or any text.
     public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
 
     /// STRING: exists for a minute after an operator has resumed the app. Each lane sends a probe when the value changes.
@@ -74,12 +74,12 @@ public struct SharedKeys: Sendable {
     /// HASH: the time until which an app's rate is reserved, as `next_us` in µs since 1970, and the time of the last reservation.
     public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
-    /// HASH: the end of the used part of a limited campaign's rate, as `next_us` in µs since 1970, and of the part that waiting jobs need,
-    /// as `promised_us`.
+    /// HASH: the times, in µs since 1970, until which the rate of a limited campaign is used up (`next_us`) and waiting jobs need it
+    /// (`promised_us`).
     public func campaignRate(_ campaign: String) -> String { "\(base)campaigns:\(campaign):rate" }
 
-    /// HASH: the end of the used part of the rate for the jobs with this `fair`, as `next_us` in µs since 1970, and of the part that
-    /// waiting jobs need, as `promised_us`.
+    /// HASH: the times, in µs since 1970, until which the rate for the jobs with this `fair` is used up (`next_us`) and waiting jobs need
+    /// it (`promised_us`).
     public func fairRate(_ key: String) -> String { "\(base)fair:\(key):rate" }
 
     /// STRING: JSON of a session of the dashboard: `name`, `user` and `until`; kept until it ends. `digest` is the SHA-256 of the browser's

@@ -40,7 +40,6 @@ public struct TokenDivision: Sendable, Equatable, Encodable {
         (1...maximumShards).contains(number) && number & (number - 1) == 0
     }
 
-    /// Returns the index of a token's shard.
     public static func shard(of token: ByteBuffer, among shards: Int) -> Int {
         var bits = 0
         for index in 0..<4 {
@@ -121,7 +120,7 @@ public struct TokenSets: OptionSet, Sendable, Hashable {
     public static let production = TokenSets(rawValue: 1)
     /// Tokens that are invalid for the own topic of an app in the sandbox.
     public static let sandbox = TokenSets(rawValue: 2)
-    /// Tokens that are invalid only for other topics.
+    /// Tokens that are invalid only for topics that are not an app's own.
     public static let other = TokenSets(rawValue: 4)
     /// The sets that other programs read.
     public static let own: TokenSets = [.production, .sandbox]

@@ -12,7 +12,6 @@ public final class SharedRates {
         /// The rate of the jobs with this `fair`, from their `fair_per_second`.
         case fair(String, perSecond: Int)
 
-        /// The maximum number of notifications per second.
         public var perSecond: Int {
             switch self {
             case .campaign(_, let perSecond, _), .fair(_, let perSecond): perSecond
@@ -22,7 +21,7 @@ public final class SharedRates {
 
     /// An app's unused rate is kept for this time, in milliseconds.
     private static let appLifetime = 3_600_000
-    /// The rate of a key is kept for this time, in milliseconds. No job waits longer for it.
+    /// The rate of a `fair` is kept for this time, in milliseconds. No job waits longer for its turn.
     private static let fairLifetime = 30 * 86_400_000
 
     private let keys: SharedKeys
@@ -53,7 +52,7 @@ public final class SharedRates {
     /// A job that asks for its turn.
     public struct Turn: Sendable, Equatable {
         public var notifications: Int
-        /// True for an urgent job, and for one that asks again after its wait.
+        /// True for an urgent job, and for a job that asks again after its wait.
         public var goesFirst: Bool
 
         public init(notifications: Int, goesFirst: Bool) {

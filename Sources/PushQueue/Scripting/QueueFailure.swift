@@ -7,7 +7,7 @@ public typealias Completion<Value> = (Result<Value, QueueFailure>) -> Void
 public enum QueueFailure: RedisFailure, Sendable {
     /// Redis could not be reached, did not answer, or answered with an error.
     case redis(RedisError)
-    /// The reply is unknown for the script or command with this name. The server runs another version of the script, or is not Redis.
+    /// The script or command with this name returned an unexpected reply. The server runs another version of the script, or is not Redis.
     case unexpectedReply(String)
     /// The set of invalid tokens was not used, because an operator changes its number of shards or has just changed it.
     case resharding(TokenDivision)

@@ -3,8 +3,8 @@ import Redis
 
 /// A script's reply, read from its first element to its last.
 ///
-/// A missing element, or one of another type, reads as an empty value, so that callers need no checks. It makes the whole reply a failure,
-/// as do elements that are left over: the server runs another version of the script, or is not Redis.
+/// A missing element, or one of another type, reads as an empty value, so that callers need no checks. If an element is missing, of another
+/// type or left over, the whole reply is a failure: the server runs another version of the script, or is not Redis.
 public struct ScriptReply {
     /// A reply that is not an array.
     private var only: RESPReply.Element?

@@ -92,7 +92,6 @@ extension QueueServer {
             case replica = "redis_is_replica"
             /// The memory is full, and writes are refused.
             case full = "redis_full"
-            /// The memory is nearly full.
             case nearlyFull = "redis_nearly_full"
             /// Writes are refused for another reason.
             case refusesWrites = "redis_refuses_writes"
@@ -235,7 +234,7 @@ extension QueueServer {
                     advice: "connect a replica, and set min-replicas-to-write to 1")
             ]
         }
-        // A report without the section on replication has neither.
+        // A report without the section on replication contains neither number.
         guard info.replicas != nil, info.replicasInStep == nil else { return [] }
         return [
             Finding(

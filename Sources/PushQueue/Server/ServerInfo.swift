@@ -24,7 +24,6 @@ public struct ServerInfo: Sendable, Equatable {
     public var evictionPolicy: String?
     public var keepsAppendOnlyFile: Bool?
     public var role: Role?
-    /// The number of connected replicas.
     public var replicas: Int?
     /// The number of replicas within `min-replicas-max-lag`; `nil` if `min-replicas-to-write` is not set.
     public var replicasInStep: Int?

@@ -13,7 +13,6 @@ public struct LatencyCounts: Sendable, Equatable {
 
     private static let maximumBuckets = 44
 
-    /// The number of values by bucket.
     private var counts: [Int]
 
     /// - Parameter bound: the upper bound of the last bucket in milliseconds, one of ``bounds``.
@@ -81,7 +80,7 @@ public struct LatencyCounts: Sendable, Equatable {
 public struct MinuteCounts: Sendable, Equatable {
     /// The upper bound in milliseconds of the last bucket of ``answers``: no request waits that long.
     public static let longestAnswer = 32_768
-    /// Counts unknown reasons, and reasons beyond the number that a minute holds.
+    /// The name for unknown reasons, and for reasons beyond the number that a minute holds.
     public static let otherReason = "other"
 
     public var outcomes = OutcomeCounts()
@@ -115,7 +114,7 @@ public struct MinuteCounts: Sendable, Equatable {
         sum.oldest = [sum.oldest, other.oldest].compactMap { $0 }.max()
     }
 
-    /// Subtracts earlier counts of the same notifications.
+    /// Subtracts counts of notifications that were written earlier.
     public mutating func subtractNotifications(_ earlier: Self) {
         for (outcome, count) in earlier.outcomes.counted { outcomes[outcome] -= count }
         retries.merge(earlier.retries.mapValues { -$0 }, uniquingKeysWith: +)
@@ -134,7 +133,7 @@ public struct MinuteCounts: Sendable, Equatable {
     private static let answer = "answer:"
     /// More than any real count; sums of such numbers do not overflow.
     public static let maximum = 10_000_000_000_000
-    /// A day's counters can have any text as a reason, so their number is limited.
+    /// A day's counters can have any text as a reason, so the number of reasons is limited.
     private static let maximumReasons = 100
 
     /// The fields of the minute's hash: `delivered`, `retried:Shutdown`, `deferred:AppPaused`, `latency:96` (64 to 96
@@ -197,8 +196,8 @@ public struct MinuteCounts: Sendable, Equatable {
     }
 }
 
-/// The group of notifications that judges a failure if its job has no campaign: those of an app with a push type. It needs no topic, which
-/// follows from both, except for a job that names another topic of its app.
+/// All notifications of an app with a push type. If a job without a campaign fails, their deliveries decide if the failure spends an
+/// attempt. Nearly always, the topic follows from the app and the push type.
 public struct DeliveryGroup: Sendable, Hashable {
     public let app: String
     public let pushType: String

@@ -73,7 +73,7 @@ struct PackedGroup: Sendable {
 
 /// The results of a job, encoded for Redis: a JSON array of groups.
 public struct PackedResults: Sendable {
-    /// A result is compared with this number of groups. Not finding its group only costs memory.
+    /// A result is compared with this number of groups. If its group is not found, it gets a new one, which only costs memory.
     private static let comparedGroups = 8
 
     /// The only result, which is not encoded yet.
@@ -126,7 +126,7 @@ public struct PackedResults: Sendable {
 }
 
 extension NotificationResult {
-    /// In bytes. A malformed token can be as long as its job; this much of it is enough to recognize it.
+    /// The maximum length of a token in bytes. A malformed token can be as long as its job; this part is enough to recognize it.
     private static let maximumTokenLength = 2048
 
     /// True if the result of another notification of the same job has the same shared members.
@@ -153,7 +153,7 @@ extension NotificationResult {
         json.writeMember("campaign", campaign)
     }
 
-    /// Writes the members that are the result's own as an object, after a line feed.
+    /// Writes a line feed, and an object with the members that the results do not share.
     /// - Parameter withJob: true if the results are of different jobs.
     fileprivate func writeOwn(to json: inout ByteBuffer, withJob: Bool) {
         json.writeStaticString("\n{")

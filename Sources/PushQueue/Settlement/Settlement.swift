@@ -83,7 +83,7 @@ public struct Settlement: Sendable {
         group.acknowledge(claim, outcome)
     }
 
-    /// Ends a job that had one notification left. Such ends are written first, too.
+    /// Ends a job that had one notification left. The script ends these jobs first.
     /// - Parameter results: the notification's result for producers, with the same outcome; empty if it is not kept.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
         guard !results.isEmpty else { return end(claim, outcome) }
@@ -113,8 +113,8 @@ public struct Settlement: Sendable {
         addCount(counter, amount)
     }
 
-    /// Adds results for producers to the job that was added last, other than with ``end(_:_:)`` and
-    /// ``end(_:_:results:)``. They apply only if its claim is found.
+    /// Adds results for producers to the last added job. Jobs that end with ``end(_:_:)`` or ``end(_:_:results:)`` do not count as added.
+    /// The results apply only if the job's claim is found.
     public mutating func addResults(_ results: PackedResults) {
         group.add(results)
         resultBytes += results.size
@@ -179,11 +179,11 @@ public struct Settlement: Sendable {
         /// The wrapper's head, with the failure as its `error` and the number of the failed attempt; see `EnvelopeWriter`. The script adds
         /// the counters for judging the next failure.
         public var head: ByteBuffer
-        /// The group whose deliveries judge it if the job has no campaign.
+        /// The group whose deliveries judge the failure if the job has no campaign.
         public var group: DeliveryGroup
-        /// JSON members of the dead letter that they become without an attempt left, each with a leading comma.
+        /// If no attempt is left, the notifications become a dead letter with these JSON members, each with a leading comma.
         public var deadMembers = ByteBuffer()
-        /// Their results for producers in that case.
+        /// Results for producers if no attempt is left.
         public var results = PackedResults()
         /// The range of the original's bytes in the claimed job.
         public var original: Range<Int>
@@ -267,7 +267,7 @@ public struct Settlement: Sendable {
     /// wrapper's head has at most 4 MiB.
     private static let (splitBytes, pieceBytes) = (1 << 20, 3 << 20)
 
-    /// Joins pieces to as many as one call writes, at least two. A piece that is still too large is split again when it is claimed.
+    /// Joins pieces until one call can write them all, but keeps at least two. A claim splits a piece that is still too large again.
     private static func joined(_ pieces: [Range<Int>], copying copied: Int) -> [Range<Int>] {
         guard let first = pieces.first, let last = pieces.last else { return [] }
         let groups = max(2, splitBytes / max(1, copied), (last.upperBound - first.lowerBound) / pieceBytes + 1)
@@ -341,8 +341,7 @@ public struct Settlement: Sendable {
         if outcome == .dead { addCount("dead:\(reason)", 1) }
     }
 
-    /// Adds to a counter of the job that was added last, other than with ``end(_:_:)`` and ``end(_:_:results:)``. It
-    /// applies only if its claim is found.
+    /// Adds to a counter of the last added job, like ``addResults(_:)``.
     public mutating func addCount(_ field: String, _ amount: Int) { group.addCount(field, amount) }
 
     /// Appends the script's arguments after those that all batches have.

@@ -6,7 +6,7 @@ import Redis
 struct SettlementGroup {
     /// Results of jobs with one notification left that ended alike, and the claims of these jobs.
     private struct Report {
-        /// A result is compared with this number of reports. Not finding its report only costs arguments.
+        /// A result is compared with this number of reports. If its report is not found, it gets a new one, which only costs arguments.
         static let compared = 8
         /// A report that has this many bytes is complete.
         static let maximumSize = 48 << 10
@@ -58,9 +58,9 @@ struct SettlementGroup {
 
     /// The claims of jobs with one notification left, without a result, by the index of their outcomes.
     private(set) var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
-    /// The ends of such jobs with a result.
+    /// The ends of jobs with one notification left and a result.
     private var reports: [Report] = []
-    /// The ends of other jobs.
+    /// The ends of all other jobs, as arguments of the script.
     private var arguments = RedisCommand()
     /// The times from enqueueing to delivery, of a campaign.
     var latencies: LatencyCounts?
@@ -114,13 +114,12 @@ struct SettlementGroup {
         ending = Ending(claim: claim)
     }
 
-    /// Adds results for producers to the last claim that was not acknowledged or reported.
+    /// Adds results for producers to the last claim of ``write(_:_:_:)`` or ``end(_:rest:)``.
     mutating func add(_ results: PackedResults) { ending?.results.append(results) }
 
-    /// Adds to a counter with the last claim that was not acknowledged or reported.
+    /// Adds to a counter with the last claim of ``write(_:_:_:)`` or ``end(_:rest:)``.
     mutating func addCount(_ field: String, _ amount: Int) { ending?.counts.append((field, amount)) }
 
-    /// Appends the script's arguments.
     func append(to command: inout RedisCommand) {
         if let latencies {
             let members = latencies.buckets.map { "\"\($0.bound)\":\($0.count)" }

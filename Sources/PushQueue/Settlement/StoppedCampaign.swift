@@ -42,7 +42,7 @@ extension RedisCommand {
     /// The approximate number of entries of the audit log: Redis drops the oldest in blocks.
     private static let auditEntries = 10_000
 
-    /// Appends the arguments of the script `write` that add an entry to the audit log. The oldest entries make space.
+    /// Appends the arguments of the script `write` that add an entry to the audit log.
     public mutating func appendAuditEntry(_ fields: [(name: String, value: String)]) {
         for text in ["XADD", "MAXLEN", "~", "\(Self.auditEntries)", "*"] { append(text) }
         for (name, value) in fields {

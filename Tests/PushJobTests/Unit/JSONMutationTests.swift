@@ -119,8 +119,8 @@ struct JSONMutationTests {
                 scannerError != nil || Difference.hasHugeNumber(foundationError),
                 "only the scanner takes \(bytes): \(String(decoding: bytes, as: UTF8.self)) \(foundationError)")
         } else if let scannerError, scannerError.kind == .trailingComma {
-            // Foundation on Linux accepts a comma before a closing bracket, which the grammar (RFC 8259, 4 and 5) does
-            // not allow. Without that comma, both must agree again.
+            // Foundation on Linux accepts a comma before a closing bracket, which the grammar (RFC 8259, 4 and 5) does not allow. Without
+            // that comma, both parsers must agree.
             var rest = bytes
             rest.remove(at: scannerError.offset)
             compare(rest)

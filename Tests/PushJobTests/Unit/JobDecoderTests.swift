@@ -3,7 +3,6 @@ import Testing
 
 @testable import PushJob
 
-/// Decodes a job from text.
 func decodeJob(_ text: String) throws(JobError) -> Job {
     // Puts the job between other bytes, as a claimed job is in a reply: offsets must not count from the start of the storage.
     var buffer = ByteBuffer(string: "#####" + text + "#####")
@@ -12,7 +11,6 @@ func decodeJob(_ text: String) throws(JobError) -> Job {
     return try JobDecoder.decode(buffer)
 }
 
-/// Returns the error of a job, or nil.
 func jobError(_ text: String) -> JobError? {
     do throws(JobError) {
         _ = try decodeJob(text)
@@ -48,7 +46,6 @@ extension Job {
     var tokenStrings: [String]? { tokens.map { $0.map { String(buffer: text($0)) } } }
     /// The members that are texts, in the order of the documentation.
     var texts: [String?] { [id, token, app, topic, pushType, collapseID, apnsID].map(string) }
-    /// The members that are numbers and times.
     var numbers: [Int64?] {
         [priority.map { Int64($0) }, sendAt, registeredAt, enqueuedAt, maxAttempts.map { Int64($0) }, uniqueFor]
     }

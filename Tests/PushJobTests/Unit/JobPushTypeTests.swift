@@ -41,7 +41,7 @@ struct JobPushTypeTests {
         #expect(try decodeJob(shortJob(members)).inferredPushType == kind)
     }
 
-    /// Payloads of other kinds, and similar ones.
+    /// Payloads of other push types, and payloads that only look like them.
     static let others: [(String, PushType?)] = [
         (#"{"aps":{"event":"update","content-state":{},"timestamp":1}}"#, .liveactivity),
         (#"{"aps":{"timestamp":1,"event":"end"}}"#, .liveactivity),

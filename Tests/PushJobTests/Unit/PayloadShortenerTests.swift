@@ -85,7 +85,7 @@ struct PayloadShortenerTests {
         for writing in Self.writings(of: character) {
             let body = "ab" + writing + "cd"
             let frame = #"{"aps":{"alert":""}}"#.utf8.count
-            // Begins where the character just does not fit, and ends where it does.
+            // From a limit at which the character just does not fit to a limit at which it fits.
             for room in 5..<(body.utf8.count) {
                 let text = try Self.body(of: Self.sent(#"{"aps":{"alert":"\#(body)"}}"#, limit: frame + room))
                 let isWhitespace = character.allSatisfy(\.isWhitespace)
@@ -135,7 +135,7 @@ struct PayloadShortenerTests {
 
         var raw: String { scalars.map(\.raw).joined() }
 
-        /// The lengths in bytes of the first characters as they are written.
+        /// The written lengths in bytes of the first 0, 1, 2, … characters.
         var lengths: [Int] {
             var lengths = [0]
             var rest = scalars[...]

@@ -57,7 +57,7 @@ struct PushTypeTableTests {
         let whole = type.topic(bare)
         #expect(String(buffer: whole) == "com.example.app" + type.topicSuffix)
         #expect(type.topic(whole) == whole)
-        // Takes a slice in the middle of a larger buffer, as the topic of a job is one.
+        // Takes a slice in the middle of a larger buffer, like the topic of a job.
         var slice = ByteBuffer(string: "x" + type.topicSuffix + "com.example.appy")
         slice.moveReaderIndex(forwardBy: 1 + type.topicSuffix.utf8.count)
         slice.moveWriterIndex(to: slice.writerIndex - 1)

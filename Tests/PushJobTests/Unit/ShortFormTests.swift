@@ -3,7 +3,6 @@ import Testing
 
 @testable import PushJob
 
-/// Returns a job of these members and a token.
 func shortJob(_ members: String) -> String { #"{"token":"ab",\#(members)}"# }
 
 /// Returns the payload of a job of these members, without a limit.

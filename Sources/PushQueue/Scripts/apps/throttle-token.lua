@@ -21,7 +21,7 @@ end
 local now = now_ms()
 write_when_full(throttled)
 redis.call('ZREMRANGEBYSCORE', throttled, '-inf', now)
--- Never to an earlier time: another lane may have set a later one.
+-- GT: another lane may have set a later time.
 if redis.call('ZADD', throttled, 'GT', ends, token) == 1 then
     announce_tokens(changes, 'throttled', token)
 end

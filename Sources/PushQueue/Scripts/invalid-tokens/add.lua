@@ -12,7 +12,7 @@
 --                                  lower-case hex, since when it is invalid (ms since 1970; '' if nothing is known about it), a JSON object
 --                                  of the other facts, the day on which it was marked (since 1970; '' for today), the sum of the sets that
 --                                  it is in ('' if that follows from the facts), and a registration that may not be recorded ('' for none)
--- Reply { outcome... }             for each: 1 it was not marked like this, 0 it was, -1 its device has registered since
+-- Reply { outcome... }             for each token: 1 if the mark is new, 0 if it was known, -1 if its device has registered since
 --
 -- A mark replaces only an older one for the same topic and environment, because feedback arrives late. Run twice, the second run changes
 -- nothing and replies 0 instead of 1.
@@ -89,7 +89,7 @@ local function add_mark(marks, at, text, day)
     return is_new
 end
 
--- Returns the sum of a token's sets and further ones. A token that is invalid for an own topic is not in `other`.
+-- Returns the sum of a token's sets and further sets. A token that is invalid for an own topic is not in `other`.
 local function entered(sets, more)
     local sum = 0
     for _, one in ipairs(SETS.all) do
@@ -98,7 +98,7 @@ local function entered(sets, more)
     return sum > SETS.other and sum - SETS.other or sum
 end
 
--- Decides about the tokens whose arguments are from `first` to `last`. Returns an error reply if a key has another type.
+-- Decides what to write for the tokens whose arguments are from `first` to `last`. Returns an error reply if a key has another type.
 local function decide(first, last)
     local stored, wrong_key = SETS.read(set, registrations, first, last, MEMBERS, is_shard)
     if not stored then

@@ -15,7 +15,7 @@
 --                                    accepted    the mark for this environment and topic, '' for all; APNs has accepted the own topic of an
 --                                                app, so the token also leaves the set of the environment, whatever marks it has
 --                                    mark        the mark for this environment and topic
--- Reply the number of tokens, or of marks of `mark`, of which something was removed
+-- Reply the number of removals that found something to remove
 --
 -- Run twice, the second run finds none of them.
 -- Needs: time base invalid-tokens
@@ -32,7 +32,6 @@ local now = now_ms()
 local scope = MARKS.scopes_in(facts)
 local states, registered_at, count = {}, {}, 0
 
--- Applies a change to the state of a token.
 local function apply(state, why, at, environment, topic)
     local left = {}
     for _, mark in ipairs(state.marks) do

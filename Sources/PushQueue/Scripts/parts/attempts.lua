@@ -1,12 +1,12 @@
 -- The attempts that failures spend.
 --
--- A failure spends an attempt only if it is the notification's own fault: if others of its group were delivered since its last failure. So
--- the wrapper has the deliveries of the group at that failure (`seen`), and the time of the first failure (`first`). The group is the job's
--- campaign, whose counter is exact. Without a campaign it is the app with the push type, whose deliveries each lane adds about once per
--- second. Counters only grow, unless they expire or are evicted; days do not matter.
+-- A failure spends an attempt only if it is the notification's own fault: if other notifications of its group were delivered since its last
+-- failure. So the wrapper has the deliveries of the group at that failure (`seen`), and the time of the first failure (`first`). The group
+-- is the job's campaign, whose counter is exact. Without a campaign it is the app with the push type, whose deliveries each lane adds about
+-- once per second. Counters only grow, unless they expire or are evicted.
 -- Needs: values wrapper
 
--- A smaller group is judged by the deliveries of its app.
+-- A group with fewer notifications is judged by the deliveries of its app.
 local SMALLEST_GROUP = 8
 -- A failure of the server spends no attempt for this time after the first failure, ms.
 local SERVER_FREE = 3600000
@@ -35,7 +35,7 @@ local function attempt_counts(campaign_key, unwritten, deliveries, group, app)
     return { group = delivered, app = of_app, size = delivered + failed }
 end
 
--- True if a counter has grown since its value was `before`. A smaller one has begun again.
+-- True if a counter has grown since its value was `before`. A counter that is smaller was deleted and counts again.
 local function has_grown(count, before)
     return count > before or count < before and count > 0
 end

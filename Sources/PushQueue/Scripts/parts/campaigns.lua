@@ -12,7 +12,7 @@ local MAX_FINISHED_REASONS = 20
 local UNLIMITED_RESULTS = '9007199254740991'
 local OUTCOMES = { 'delivered', 'invalid_token', 'expired', 'dropped', 'suppressed', 'dead', 'cancelled' }
 
--- Counts of times that are longer than this text begin again. The counts of all buckets have at most 1,100 bytes.
+-- The maximum length of the JSON of a campaign's times, in bytes; longer JSON is dropped. All buckets together have at most 1,100 bytes.
 local MAX_LATENCY = 4096
 
 -- Returns the most frequent reasons of a counter, such as those of `dead:BadPayload`, as a JSON object.
@@ -43,7 +43,7 @@ local function ended_of(facts)
     return ended
 end
 
--- Returns the numbers of times by the upper bounds of their buckets, from their JSON.
+-- Reads the JSON of a campaign's times: the upper bound of each bucket -> the number of times in it.
 local function latency_counts(text)
     local counts = {}
     for bound, amount in pairs(#(text or '') <= MAX_LATENCY and decoded_object(text) or {}) do
@@ -55,7 +55,7 @@ local function latency_counts(text)
     return counts
 end
 
--- Returns the members with the percentiles of times, which are assumed to be evenly distributed within their buckets; ''
+-- Returns JSON members with the percentiles of a campaign's times, which are assumed to be evenly distributed within their buckets; ''
 -- without times. LatencyCounts in Swift has the same buckets and computes the same numbers.
 local function percentiles_json(text)
     local counts, buckets, all = latency_counts(text), {}, 0
@@ -80,7 +80,7 @@ local function percentiles_json(text)
     return table.concat(members)
 end
 
--- Adds an entry to the results once all notifications of a campaign have ended, and records that. `facts` are its `started_at`, `total`,
+-- Adds an entry to the results once all notifications of a campaign have ended, and records the end. `facts` are its `started_at`, `total`,
 -- `open`, `finished_at`, `reported`, and its counters by outcome. Call write_results afterwards.
 --
 -- A campaign has an end only if its total no longer grows. As long as it can grow, the producer sets `open`.
@@ -159,8 +159,7 @@ local function read_command(text)
     return command
 end
 
--- Pauses a running campaign, as an operator's command does. If it is already paused or cancelled, returns false, and the name of who did
--- that.
+-- Pauses a running campaign, as an operator's command does. If it is paused or cancelled already, returns false and that command's author.
 local function pause_campaign(job_commands, name, by, reason)
     local field = 'campaign:' .. name
     local text = redis.pcall('HGET', job_commands, field)
@@ -183,10 +182,10 @@ local function is_stopped(job_commands, name)
 end
 
 -- A guard is JSON. Its `rules` are an array of counters, each with the share in percent that stops the campaign. With fewer than `min`
--- notifications, it never stops. `base` has the counters at the time from which the guard counts. While it has stopped the campaign, it has
--- `stopped_at` and a `reason`, but no `base`, so that notifications in flight do not count. A share is one of the notifications that ended
--- or, for `retried`, of these and the retries. Suppressed notifications count only for `suppressed`: they were not sent, and would hide the
--- state of the others.
+-- notifications, the guard never stops it. `base` has the counters at the time from which the guard counts. While it has stopped the
+-- campaign, it has `stopped_at` and a `reason`, but no `base`, so that notifications in flight do not count. A share is a percentage of the
+-- notifications that ended; for `retried`, the retries are added to them. Suppressed notifications count only for `suppressed`, because
+-- they were not sent.
 
 -- Returns the counters that a guard compares.
 local function guard_counters(key, rules, ended)
@@ -207,16 +206,16 @@ local function counting_guard(key, guard, facts)
     return cjson.encode(guard)
 end
 
--- Returns the JSON of a guard that has stopped its campaign. Raises an error for one that another client has written with a
--- value that JSON does not have, such as infinity.
+-- Returns the JSON of a guard that has stopped its campaign. Raises an error if another client has written a guard with a value that JSON
+-- does not have, such as infinity.
 local function stopped_guard(guard, now, reason)
     guard.base, guard.stopped_at, guard.reason = nil, now, reason
     return cjson.encode(guard)
 end
 
 -- Pauses a campaign if one of the shares of its guard is above its limit. Returns the reason, or nil. After the campaign was resumed, its
--- guard counts from the first settlement, including its `counts`. While an operator has paused the campaign, the guard waits, and may stop
--- it after the operator has resumed it.
+-- guard counts again, beginning with the `counts` of the first settlement. While an operator has paused the campaign, the guard waits, and
+-- may stop it after the operator has resumed it.
 local function apply_guard(key, now, name, facts, job_commands, counts)
     local guard = decoded_object(facts.guard)
     local minimum, base = tonumber(guard.min), guard.base
@@ -290,8 +289,8 @@ local function add_to_campaign(campaigns, prefix, now, name, counts, results, li
     end
     local ended = ended_of(counts)
     if ended > 0 then
-        -- The periods of older campaigns are longer, so that their number is bounded: about 500 in 90 days. It stays so if the clock was
-        -- set back to before the start.
+        -- The periods of older campaigns are longer, so that their number is bounded: about 500 in 90 days. The absolute value bounds it
+        -- even if the clock was set back to before the start.
         local age = math.abs(now - bounded(facts.started_at))
         local length = age < 7200000 and 60 or age < 86400000 and 600 or age < 1209600000 and 7200 or 86400
         local start = math.floor(now / 1000 / length) * length

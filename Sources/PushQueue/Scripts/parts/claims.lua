@@ -6,8 +6,8 @@ local function claim_number(field)
     return tonumber(string.match(field, '^(%d+)%.%w+$'))
 end
 
--- Prepares a script that writes strings for a lane's claims: KEYS are `claimed` and the strings. They are written also while
--- memory is full. Returns an error reply when a key holds another type, else nil.
+-- Prepares a script that writes strings for a lane's claims: KEYS are `claimed` and the strings. The script can write the strings even
+-- while memory is full. Returns an error reply when a key holds another type, else nil.
 local function prepare_strings_of_claims()
     local types = { [KEYS[1]] = 'hash' }
     for i = 2, #KEYS do

@@ -32,14 +32,14 @@ local function bury(dead, dead_bytes, now, claim, reason, members, original)
     buried_letters, buried_bytes = buried_letters + 1, buried_bytes + #head + #original
 end
 
--- Evicts the oldest dead letters that exceed a bound of `limits` (count, age in ms, bytes). A call evicts at most a thousand and about one
--- MiB, or twice as much as it has added. Counts them, and returns their number.
+-- Evicts the oldest dead letters that exceed a bound of `limits` (count, age in ms, bytes). A call evicts at most a thousand dead letters
+-- and about one MiB, or twice as much as it has added. Adds their number to the day's counters, and returns it.
 local function trim_dead(dead, dead_bytes, stats, now, limits)
     local excess = math.max(
         redis.call('ZCOUNT', dead, '-inf', now - limits.age), redis.call('ZCARD', dead) - limits.count)
     local total = dead_length(dead_bytes)
     if total == 0 then
-        -- Not written by a script. It must not lead to evictions.
+        -- No script has written this sum, so it must not lead to evictions.
         redis.call('DEL', dead_bytes)
     end
     local bytes_over = total - limits.bytes

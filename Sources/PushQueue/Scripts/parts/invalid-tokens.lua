@@ -6,7 +6,7 @@
 -- A token is invalid for a topic in an environment: each such fact is a mark. Other programs read only that a token is in a set, so
 -- there are three:
 --   <set>            tokens that are invalid for the own topic of an app, in production or on another server than the sandbox
---   <set>:sandbox    the same in the sandbox
+--   <set>:sandbox    tokens that are invalid for the own topic of an app in the sandbox
 --   <set>:other      tokens that have marks and are in neither: they are invalid only for other topics, such as that of VoIP
 -- A member without marks was added by another program, and is invalid for all topics of its set's environment.
 --
@@ -25,7 +25,7 @@ local MS_PER_DAY = 86400000
 local MARKS = { size = 10, maximum = 6 }
 -- The sets with their suffixes, and with their numbers in the sum of a token's sets.
 local SETS = { all = { { '', 1 }, { ':sandbox', 2 }, { ':other', 4 } }, production = 1, sandbox = 2, other = 4 }
--- The number of tries to find a free number for facts, if other facts have their own number.
+-- The number of tries to find a free number for facts, if other facts already have their number.
 local TRIES = 16
 
 -- Returns the key and the field of a token's details.
@@ -52,7 +52,6 @@ function MARKS.at(key, field)
     return marks, nil
 end
 
--- Writes the marks of a token.
 function MARKS.write(key, field, marks)
     local packed = {}
     for index, mark in ipairs(marks) do
@@ -69,7 +68,7 @@ function MARKS.scope_text(environment, topic)
     return environment .. '\n' .. topic
 end
 
--- Returns the scope of facts, as text, and the set of a token with these facts. The marks of a token differ in their scopes.
+-- Returns the scope of facts (environment and topic) as text, and the set of a token with them. The marks of a token differ in scope.
 function MARKS.scope_of(text)
     local known = decoded_object(text)
     local function member(name)
@@ -169,7 +168,7 @@ function SETS.of(set, tokens, is_shard)
     local sums = {}
     for _, one in ipairs(SETS.all) do
         local key = set .. one[1]
-        -- Most fleets have only the first.
+        -- Most fleets have only the first set.
         if is_shard or redis.call('EXISTS', key) == 1 then
             local members, failure = ask('SMISMEMBER', key, tokens, is_shard)
             if failure then

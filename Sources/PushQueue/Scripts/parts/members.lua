@@ -6,14 +6,13 @@
 
 local find, match, gsub, sub, byte = string.find, string.match, string.gsub, string.sub, string.byte
 
--- Brackets are counted at once in at most this number of bytes per step that is left.
+-- The maximum number of bytes in which brackets are counted at once, per step that is left.
 local MOST_PER_STEP = 16
 -- The maximum length of a campaign's name in bytes; a worker ignores a longer one.
 local MAX_LABEL = 100
 -- The maximum size in bytes of a job that is a JSON text in another job, because it must be decoded.
 local MAX_NESTED = 65536
 
--- Returns how often a character occurs in a text.
 local function count_of(character, text)
     local number, at = 0, find(text, character, 1, true)
     while at do
@@ -54,8 +53,8 @@ local function string_end(text, open, steps)
     return nil, steps
 end
 
--- Returns the index of a name's first quote, from an index on, or nil. `rest` is the name with its last
--- quote: letters are rarer than quotes, so they are found faster.
+-- Searches for a name from an index on, and returns the index of its first quote, or nil. `rest` is the name with its last quote: letters
+-- are rarer than quotes, so they are found faster.
 local function find_name(body, rest, at)
     local found = find(body, rest, at + 1, true)
     while found and byte(body, found - 1) ~= 34 do
@@ -64,13 +63,13 @@ local function find_name(body, rest, at)
     return found and found - 1
 end
 
--- Returns the index of the value of a member whose name is at an index, nil if it is not the name of a member: in a
--- document of JSON, the quote before it can only begin a name, or be escaped.
+-- Returns the index of the value of the member whose name is at an index; nil if the text there is not a member's name: in a document of
+-- JSON, the quote before it can only begin a name, or be escaped.
 local function value_after(body, rest, at)
     return byte(body, at - 1) ~= 92 and match(body, '^[ \t\r\n]*:[ \t\r\n]*()', at + 1 + #rest) or nil
 end
 
--- True if nothing can be nested before a name at an index, or after it. Most names are so, and they are at the top.
+-- True if the name at an index is at the top level for certain, because nothing can be nested before it or after it. Most names are.
 local function is_at_top(body, at)
     local object, array = find(body, '{', 1, true), find(body, '[', 1, true)
     if object and object < at and not (array and array < at) then
@@ -141,7 +140,7 @@ end
 -- Returns the text of a string at an index of a body, '' for another value, for one of more than `most` bytes, and
 -- for one with control characters.
 local function text_at(body, at, most)
-    -- A symbol of an ActiveJob.
+    -- ActiveJob writes a symbol as an object.
     at = match(body, '^{"_aj_serialized":"[%w:]*","value":()', at) or at
     local close = byte(body, at) == 34 and find(body, '"', at + 1, true)
     -- An escape is at most six times as long as its character.
@@ -159,8 +158,8 @@ local function text_at(body, at, most)
     return #text <= most and not has_controls and text or ''
 end
 
--- Returns the number of strings of the array at an index of a body, none of which has escapes or brackets, and how
--- many steps are left. When none are left, the other strings are taken to be as long as those before.
+-- Returns the number of strings of the array at an index of a body, none of which has escapes or brackets, and how many steps are left.
+-- When none are left, the number of the remaining strings is estimated from the length of the counted strings.
 local function count_strings(body, at, steps)
     local close = byte(body, at) == 91 and find(body, ']', at, true)
     local quote, quotes, last = close and find(body, '"', at, true), 0, at
@@ -175,7 +174,7 @@ local function count_strings(body, at, steps)
     return math.floor(quotes / 2 + 0.5), steps
 end
 
--- Returns the job that Sidekiq's arguments have as a JSON text, or the body itself, and how many steps are left.
+-- Returns the job that Sidekiq's arguments contain as a JSON text, or the body itself, and how many steps are left.
 local function nested_job(body, steps)
     local arguments, close, is_json, texts
     arguments, steps = member_value(body, 'args', steps)

@@ -16,7 +16,7 @@ do
     local MAX_TOKEN = 2048
     -- The size beyond which results are written as another entry, in bytes. The results of one job are not divided.
     local MAX_ENTRY = 49152
-    -- The stream has a mark after so many results, or after a part of its limit. The results between two marks are removed at once.
+    -- A mark follows this number of results, or this part of the limit if that is fewer. The results between two marks are removed at once.
     local MARK_RESULTS, MARK_PART = 10000, 1 / 32
     -- The maximum number of marks of old results that a call removes.
     local OLD_MARKS = 4
@@ -61,7 +61,7 @@ do
         local id = redis.pcall('XADD', results, 'MAXLEN', '~', limit, '*', 'results', joined(arrays))
         local added = tonumber(redis.pcall('ZINCRBY', marks, new_results, 'added'))
         if added and added > 2 ^ 52 then
-            -- No script has written that number.
+            -- No script has written this number.
             redis.pcall('DEL', marks)
             added = tonumber(redis.pcall('ZINCRBY', marks, new_results, 'added'))
         end
@@ -108,7 +108,7 @@ do
         for i = 1, n do
             local token = tokens[i]
             if #token > MAX_TOKEN then
-                -- Without the last character, if it has several bytes: it may be cut.
+                -- Without a last character of several bytes, because it may be cut.
                 token = string.gsub(string.sub(token, 1, MAX_TOKEN), '[\192-\255]?[\128-\191]*$', '')
             end
             notifications[i] = '\n{"token":' .. cjson.encode(token) .. '}'

@@ -1,13 +1,13 @@
 -- Jobs in the order of shares.
 --
--- Once a queue has jobs with `fair` or `urgent`, its jobs wait in `sorted`. Each claim moves some jobs there, from the list and from those
--- that are due and have not failed. Their score is a virtual time in bytes. A job begins where the previous job of its key ends, or now if
--- that is over. So if two keys have waiting jobs, each gets half of the bytes (start-time fair queueing). All jobs without a key are like
--- jobs of one key. Failed jobs are claimed where they wait, and also move the end of their key.
+-- Once a queue has jobs with `fair` or `urgent`, its jobs wait in `sorted`. Each claim moves some jobs there: listed jobs, and due jobs
+-- that have not failed. Their score is a virtual time in bytes. A job begins where the previous job of its key ends, or at the current
+-- virtual time if that is later. So if two keys have waiting jobs, each gets half of the bytes (start-time fair queueing). All jobs without
+-- a key are like jobs of one key. Failed jobs are claimed where they wait, and also move the end of their key.
 --
--- `shares` has the fields `number` (of the last sorted job), `time` (up to which jobs have been claimed) and, for
--- each key, `by:<key>` (the end of its last job). When there are too many keys, further ones share fields
--- `common:<n>`. Others may write there, so nothing in it is trusted: it decides only the order.
+-- `shares` has the fields `number` (of the last sorted job), `time` (up to which jobs have been claimed) and, for each key, `by:<key>` (the
+-- end of its last job). When there are too many keys, further ones share fields `common:<n>`. Other clients may write to `shares`, so
+-- nothing in it is trusted: it decides only the order.
 
 local sort_jobs, sorted_jobs, charge_shares, keep_shares, as_waited
 
@@ -57,7 +57,7 @@ local function define_shares()
     end
 
     -- Returns three tables for some keys' fields of `shares`: the ends of the last jobs by field; the common field of each new key, if
-    -- there are too many keys; and the fields to remove. A key needs no field once its last job is over.
+    -- there are too many keys; and the fields to remove. A key needs no field once the virtual time has passed the end of its last job.
     local function read_shares(shares, fields, time)
         local ends, used, removed, new = {}, {}, {}, {}
         for i = 1, #fields, CHUNK do
@@ -72,11 +72,11 @@ local function define_shares()
         end
         local number = redis.call('HLEN', shares)
         if number > 2 * MAX_SHARES then
-            -- No script has written so many.
+            -- No script writes so many fields.
             redis.call('UNLINK', shares)
             number = 0
         end
-        -- Two fields are not keys.
+        -- The fields `number` and `time` are not keys.
         local space = MAX_SHARES + 2 - number
         if #new <= space then
             return ends, used, removed
@@ -112,7 +112,7 @@ local function define_shares()
         return is_fresh and sub(body, stop + 1, -2) or nil
     end
 
-    -- Returns a job that a lane gives back, in a wrapper that shows the next claim that it has waited.
+    -- Returns a job that a lane gives back, in a wrapper by which the next claim knows that the job has waited.
     function as_waited(body)
         if sub(body, 1, #WRAPPER) ~= WRAPPER then
             return WRAPPER .. '"job":' .. body .. '}'
@@ -175,7 +175,7 @@ local function define_shares()
         local known = redis.call('HMGET', shares, 'number', 'time')
         local time = virtual_time(sorted, known[2])
         local ends, used, removed = read_shares(shares, fields, time)
-        -- Not lower than the clock: a number that others have changed must not make two members equal.
+        -- At least the time of the clock: even if another client has lowered the number, two members must differ.
         local number = math.max(whole(known[1]), now_us())
         -- Formatting a number is expensive, so only every tenth is formatted.
         local members, tens = {}, nil
@@ -211,8 +211,8 @@ local function define_shares()
         return largest
     end
 
-    -- Returns a function that reads the jobs of `sorted` from one index to another, in their order, and one that
-    -- removes the first n of them, because they are claimed: the virtual time is the score of the last one.
+    -- Returns a function that reads the jobs of `sorted` from one index to another, in their order, and a function that removes the first n
+    -- of them when they are claimed, and sets the virtual time to the score of the last one.
     function sorted_jobs(sorted, shares)
         local members = {}
         return function(start, stop)
@@ -228,7 +228,7 @@ local function define_shares()
         end
     end
 
-    -- Moves the ends of keys, because some of their failed jobs are claimed.
+    -- Moves the end of each key whose failed jobs are claimed, so that these jobs count for its share.
     function charge_shares(sorted, shares, bodies)
         local fields, field_of, steps = {}, {}, SORT_STEPS
         for i, body in ipairs(bodies) do

@@ -1,8 +1,8 @@
 -- The ends of jobs that no worker reads: those that are too large, poison, or claims whose field can't be read.
 -- Needs: counters minutes wrapper dead-letters results campaigns
 
--- Makes such jobs dead letters, with their results, and counts them. A guard applies with the next settlement. Returns the number of
--- dead letters that were evicted. Uses the script's variables `now` and, with the names that claim.lua gives them, its keys and limits.
+-- Makes unread jobs dead letters, with their results, and counts them. A guard applies with the next settlement. Returns the number of dead
+-- letters that were evicted. Uses the script's variables `now` and, with the names that claim.lua gives them, its keys and limits.
 --   letters  { claim, reason, details, members of the wrapper, original, campaign or nil, notifications }; `details` are JSON members
 local function bury_unread(letters)
     if #letters == 0 then

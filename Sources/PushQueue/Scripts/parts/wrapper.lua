@@ -81,7 +81,7 @@ local function unwrap(body)
         if stop and stop <= MAX_HEAD then
             local head = string.sub(body, 1, stop)
             local is_json, members = pcall(cjson.decode, head .. 'null}')
-            -- A reclaim replaces the counter in the text: there must be no second one, nor one within another member.
+            -- A reclaim replaces the counter in the text, so the head must have no second counter, not even within another member.
             local _, counters = string.gsub(head, '"reclaims":', '')
             if is_json and not has_space(head) and counters == (members.reclaims and 1 or 0) and is_counter(members.attempt, 1)
                 and is_counter(members.reclaims, 0) and is_counter(members.requeues, 0)
@@ -96,8 +96,8 @@ local function unwrap(body)
     return nil, body, {}
 end
 
--- True for a job that has failed: its wrapper has an `error`, which a deferral leaves as it was. Such a job waits among the
--- failed jobs, whatever it waits for. Only the text is read, and it decides only where the job waits.
+-- True for a job that has failed: its wrapper has an `error`, which a deferral leaves as it was. Such a job waits among the failed jobs,
+-- whatever it waits for. The head is not decoded, because the result decides only where the job waits.
 local function has_failed(body)
     local _, stop = string.find(body, '"job":', 1, true)
     return stop ~= nil and string.sub(body, 1, #WRAPPER) == WRAPPER
@@ -153,9 +153,9 @@ local function undecided(members, others, own)
     return nil
 end
 
--- Returns the ms after which a job that a worker's configuration refuses comes back. The longest pause is a quarter of the job's age, from
--- 1 to 30 s, and the shortest is half of that. `share` is a random number from 0 to 1. RetryPolicy.configurationPauses in Swift has the
--- same pauses.
+-- Returns the ms after which a job is due again if a worker's configuration refuses it. The longest pause is a quarter of the job's age,
+-- from 1 to 30 s, and the shortest is half of that. `share` is a random number from 0 to 1. RetryPolicy.configurationPauses in Swift has
+-- the same pauses.
 local function configuration_pause(members, now, share)
     local longest = math.max(1000, math.min((now - (members.enqueued or now)) / 4, 30000))
     return math.floor(longest / 2 * (1 + share))
@@ -196,7 +196,7 @@ local function failure_member(members)
     return ',"error":{' .. table.concat(facts, ',') .. '}'
 end
 
--- Returns the head of the wrapper of a job that goes back because a worker's configuration refuses it. `claim` is unique.
+-- Returns the head of the wrapper of a job that returns to the queue because a worker's configuration refuses it. `claim` is unique.
 local function deferred_head(members, now, claim, reason, refused)
     members.enqueued = members.enqueued or now
     return string.format('%s"attempt":%d%s%s%s%s%s,"refused":%s,"claim":%s,"wait":{"reason":"%s","at":%d},"job":', WRAPPER,

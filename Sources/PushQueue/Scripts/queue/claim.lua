@@ -62,9 +62,9 @@
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
 -- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs under another stamp. Run
--- twice on the same state with the same `first`, it returns what the first run claimed. With one of the later numbers it returns the rest
--- of that; after a later claim it returns nothing. So a claim can be repeated after its connection broke. A claim that the network delivers
--- late claims nothing, or jobs that the lane finds among its claims.
+-- twice on the same state with the same `first`, the second run returns the jobs of the first run. With a later number of that run as
+-- `first`, it returns the jobs from this number on; after a later claim it returns nothing. So a claim can be repeated after its connection
+-- broke. A claim that the network delivers late claims nothing, or jobs that the lane finds among its claims.
 -- Needs: time base lists shares
 
 local jobs, retry, failed, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
@@ -100,8 +100,8 @@ do
     end
 end
 
--- A lane looks for expired leases when it gives a heartbeat, joins or only renews its lease. It then also checks the types of the keys that
--- only ends of jobs need. Most claims of a busy lane do neither, because that costs as much as several jobs.
+-- When a lane gives a heartbeat, joins or only renews its lease, it looks for expired leases, and checks the types of the keys that only
+-- ends of jobs need. Most claims of a busy lane skip this, because it costs as much as several jobs.
 local looks_around = worker_info or join == '1' or limit == 0
 
 -- A random one of the ten lanes that expired first: a lane that can't be reclaimed must not shield the others.
@@ -122,14 +122,14 @@ if worker_info then
         redis.pcall('SET', source, source_value)
     end
     if configuration ~= '' then
-        -- Longer than the lease: after an outage, the first worker must not decide without the others.
+        -- A configuration counts for longer than the lease, so that after an outage the first worker does not decide alone.
         redis.pcall('HSET', configurations, configuration, now + 5 * lease)
         redis.pcall('PEXPIRE', configurations, 5 * lease)
     end
 end
 
--- Read in the same step as the jobs: no lane can send a job that was cancelled before it was claimed. A fault of this
--- key must not keep jobs from being claimed, either.
+-- Commands are read in the same step as the jobs, so that no lane can send a job that was cancelled before it was claimed. A fault of this
+-- key must not keep jobs from being claimed.
 local commands = {}
 do
     local version = redis.pcall('HGET', job_commands, 'version')
@@ -140,8 +140,8 @@ end
 
 local reply = { 0, now, -1, expired, 0, command, '', held, commands, {} }
 
--- Read in the same step as the jobs, too: a worker that has joined accepts its jobs from then on. Removes configurations whose workers are
--- no longer living.
+-- Returns the configurations of other living workers, and removes those whose workers are no longer living. They are read in the same step
+-- as the jobs: a worker that has joined accepts its jobs from then on.
 local function other_configurations()
     local others, all = {}, redis.pcall('HGETALL', configurations)
     for i = 1, all.err and 0 or #all, 2 do
@@ -235,7 +235,7 @@ local function wrong_key_of_ends()
     return wrong_type({ [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream' })
 end
 
--- A key that was counted has the right type. A lane whose claim was refused looks around with the next one, too.
+-- Keys that were counted have the right type. If a claim is refused, the lane's next claim looks around, so it finds the wrong key again.
 local wrong = looks_around and wrong_key_of_ends()
 if not wrong and (held < 0 or type(moved_waiting) ~= 'number' or type(fresh_waiting) ~= 'number'
     or type(due_waiting) ~= 'number' or type(failed_waiting) ~= 'number') then
@@ -355,7 +355,7 @@ do
     take(failing, max_bytes - bytes)
 end
 
--- A job that is too large ends here. Before it is removed, it must be certain that it can end.
+-- A job that is too large ends here. Before it is removed, the types of the keys that its end writes must be checked.
 if not looks_around and largest and largest > max_job_bytes then
     wrong = wrong_key_of_ends()
     if wrong then
@@ -381,7 +381,7 @@ if sorts or sort == '1' then
     keep_shares(shares, sort == '1')
 end
 
--- At most 15 bytes: the worker keeps a string of that size in place, without a reference to count. The same time comes after 203 days, but
+-- At most 15 bytes: the worker keeps a string of that size in place, without a reference to count. The time repeats after 203 days, but
 -- then the lane and the number differ.
 local stamp = string.format('%s%x', nonce, now_in_us % 2 ^ 44)
 local claims, number, too_large = {}, first, nil

@@ -56,7 +56,7 @@ for _, set in ipairs({ retry, failed }) do
     first = first and due and math.min(first, due) or first or due
 end
 local stopped = 0
--- A key of another type has an error, which has no elements.
+-- For a key of another type, pcall returns an error, which has no elements.
 for _, text in ipairs(redis.pcall('HVALS', job_commands)) do
     local command = string.find(text, '"guard"', 1, true) and decoded_object(text) or {}
     if command.state == 'paused' and command.by == 'guard' then

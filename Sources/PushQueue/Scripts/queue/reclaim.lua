@@ -52,7 +52,7 @@ write_when_full(workers)
 
 wrong = wrong_type({ [claimed] = 'hash' })
 if wrong then
-    -- This needs an operator. In the meantime, other lanes are reclaimed.
+    -- An operator must repair this key. It is tried again after an hour, so that other lanes are reclaimed in the meantime.
     redis.call('ZADD', workers, now + 3600000, lane)
     return wrong
 end
@@ -61,7 +61,7 @@ local fields, all = fields_to_give_back(claimed, 0)
 local bodies, letters = {}, {}
 
 -- Adds a dead letter of a claim. The job is searched for its campaign and its notifications, and not decoded, because decoding it may have
--- ended the lanes. `members` are those of the job's wrapper.
+-- crashed the lanes. `members` are those of the job's wrapper.
 local steps = 5000
 local function add_letter(claim, reason, detail, members, original)
     -- Needs: members
@@ -76,13 +76,13 @@ for _, field in ipairs(fields) do
     local head, original, members = unwrap(body)
     local reclaims = (members.reclaims or 0) + 1
     if not claim_number(field) then
-        -- An unreadable field can be any bytes.
+        -- The field can be any bytes, so the dead letter does not contain it.
         add_letter(now .. '.' .. #letters + 1, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body)
     elseif reclaims > tonumber(max_reclaims) then
         add_letter(field, 'Poison', string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members,
             original)
     else
-        -- The head after its mark, from the comma on, without its old counter.
+        -- The head from the comma after `"apns_worker":1` on, without its old counter.
         local rest = head and string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1) or ',"job":'
         -- The first claim identifies the job: for its reservation and, if it has no id, for the apns-id of each resend.
         local origin = members.origin and '' or ',"origin":' .. cjson.encode(lane .. ':' .. field)
@@ -90,7 +90,7 @@ for _, field in ipairs(fields) do
     end
 end
 
--- Most lanes leave no such jobs, and each definition takes time.
+-- Most reclaims bury no job. The part `unread` is defined only if one does, because each definition takes time.
 local function bury_letters()
     -- Needs: unread
     return bury_unread(letters)

@@ -13,13 +13,13 @@
 -- ARGV  1 lane            its name
 --       2 head            the end of the jobs that is their head, LEFT or RIGHT
 --       3 configuration   the digest of the configuration by which the lane accepted jobs
---       4 linger          the time in ms for which that counts as living, unless heartbeats of others prolong it
+--       4 linger          the time in ms for which this configuration counts as living, unless heartbeats of others prolong it
 -- Reply { released, left }
 --       released          the number of claims that were released
 --       left              the number of claims, and of jobs of the inbox, that remain: call again
 --
--- The jobs of the inbox go back, too, because other users of the list read only the list. They were popped after the claims, so they are
--- pushed to the head before these. Run twice, the second run finds what the first left.
+-- The jobs of the inbox also return to the list, because other users of the list read only the list. They were popped after the claims,
+-- so they are pushed to the head before the claims. Run twice, the second run finds what the first left.
 --
 -- In a queue that sorts its jobs, claims go back in a wrapper. It shows that they have waited, so they are not sorted behind the other jobs
 -- of their key again. Jobs with `unique_for` go back in a wrapper, too: their ids are reserved under their first claim.
@@ -42,7 +42,7 @@ if waiting > 0 then
     return { 0, waiting + redis.call('HLEN', claimed) }
 end
 
--- Returns a job with its first claim. Its id may be reserved under that, so without it the job would seem to be a duplicate of itself.
+-- Returns a job with its first claim as origin. Its id may be reserved for this origin; without it the job would be a duplicate of itself.
 local function with_origin(body, field)
     local wrapped, original, members = unwrap(body)
     if members.origin then

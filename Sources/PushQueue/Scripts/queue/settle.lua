@@ -30,7 +30,7 @@
 --         times  counts                          the times from enqueueing to delivery of the campaign's notifications,
 --                                                as a JSON object: the upper bound of a bucket (ms) -> their number
 --         ack    outcome n claim...              n jobs have ended with this outcome, which is counted
---         report outcome results n claim...      the same with a result for each, in this order: an array of one group, with a
+--         report outcome results n claim...      as `ack`, with a result for each claim, in this order: an array of one group, with a
 --                                                line feed before each result
 --         end    claim results n counts          the job has ended
 --         keep   claim rest head start length results n counts
@@ -47,7 +47,7 @@
 --                                                expire>` (see parts/attempts.lua). The failure is judged with the
 --                                                campaign, or with `group`, a push type and an app, and with `app`.
 --                                                Without an attempt left they become a dead letter with `members`, JSON
---                                                members about it, and m results. The claim stays, too
+--                                                members about it, and m results. The claim stays
 --         split  claim prefix share cut cut_length start length pieces (token_start token_length)...
 --                                                the job becomes pieces that are due at once, among the failed jobs if
 --                                                `prefix` has an `error`. A piece is `prefix`, its
@@ -56,14 +56,14 @@
 --                                                the `cut_length` bytes of the claimed job from `cut`; a `token_start`
 --                                                of '-' is followed by the tokens themselves. `share` is the field
 --                                                of the job's key in `shares`, '' for none: its pieces take the job's
---                                                place. The claim stays, too
+--                                                place. The claim stays
 --         dead   claim reason members start length
---                                                some or all become a dead letter with the original, and JSON members
---                                                about it; with the reason Cancelled it is kept with the cancelled
---                                                jobs. The claim stays, too
+--                                                some or all notifications become a dead letter with the original, and JSON
+--                                                members about it; with the reason Cancelled it is kept with the cancelled
+--                                                jobs. The claim stays
 --         free   claim id origin always          the reservation of the id by the job with this origin ends, because the job
 --                                                was not sent; unless `always` is 1, only if an action `fail` has found that
---                                                the job has no attempt left. The claim stays, too
+--                                                the job has no attempt left. The claim stays
 --         minute minutes jobs sorted inbox oldest n (field amount)... m (field amount)...
 --                                                the last action: the lane's sums since it last sent this action.
 --                                                They are added to the minute's counters, whose key begins with
@@ -286,7 +286,7 @@ local function define_others()
                 if reason == 'Cancelled' then
                     set, set_bytes = cancelled, cancelled_bytes
                 end
-                -- Several dead letters of one claim differ in their members.
+                -- The dead letters of one claim must differ in their members, because the set would merge equal ones.
                 bury(set, set_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
                 buried[set] = set_bytes
             end
@@ -326,7 +326,6 @@ local function define_others()
     end
 end
 
--- Writes the lane's sums.
 local function write_minute()
     -- Needs: minutes
     sample_backlog(minutes, now, jobs, sorted, inbox, { retry, failed })
@@ -374,7 +373,7 @@ end
 for field, amount in pairs(total) do
     count(stats, now, field, amount)
 end
--- The claims show that the sums were not added before: a second run finds none.
+-- If all claims are lost, this may be a second run, which must not add the sums again.
 if minutes and (settled > 0 or lost == 0) then
     write_minute()
 else
@@ -386,7 +385,7 @@ if act or delivered or next(by_campaign) then
     end
     finish()
 end
--- About once per second: Redis drops blocks of old results. Last, because as the first write it would let others run on a full Redis.
+-- About once per second, Redis drops blocks of old results. It comes last: as the first write, it would let all run on a full Redis.
 if minutes and tonumber(max_result_age) > 0 then
     redis.pcall('XTRIM', results, 'MINID', '~', string.format('%.0f', now - max_result_age))
 end

@@ -1,7 +1,7 @@
 -- Reserves portions of an app's rate, which all workers share.
 --
--- KEYS  1 apps:<app>:rate HASH   `next_us` is the time up to which the rate is used up, us since 1970, `per_second` the
---                                rate of then, and `reserved_us` the time of then
+-- KEYS  1 apps:<app>:rate HASH   `next_us` is the time up to which the rate is used up, us since 1970; `per_second` and
+--                                `reserved_us` are the rate and the time of the last reservation
 -- ARGV  1 per second      notifications per second
 --       2 lifetime        the time for which the key is kept, ms; nothing is reserved further ahead
 --       then any number of amounts: notifications that are sent together

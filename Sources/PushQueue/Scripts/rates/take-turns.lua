@@ -2,11 +2,11 @@
 --
 -- KEYS  1 campaigns:<name>:rate or fair:<key>:rate
 --                         HASH   `next_us` is the time up to which the rate is used up, us since 1970; `promised_us` the time
---                                up to which jobs wait, `late_us` that of those that have waited and had no turn,
+--                                up to which new jobs wait, `late_us` the time up to which jobs with `goes first` wait,
 --                                `asked_us` the time of the last call, and `limited_at` its `since`
 -- ARGV  1 per second      notifications per second
---       2 since           the time of the limit's last change, ms: nothing counts from before it; 0 if it counts. Queues have the
---                         same limit from slightly different times
+--       2 since           the time of the limit's last change, ms: rate that was used before it does not count. The time differs
+--                         slightly between queues. 0 counts all use
 --       3 lifetime        the time for which the key is kept, ms
 --       then any number of (amount goes first): notifications that are sent together; `goes first` is 1 for an urgent job, and
 --                         for one that has waited
@@ -23,7 +23,7 @@ local per_second, since, lifetime = unpack(ARGV, 1, 3)
 local FIRST_AMOUNT = 4
 -- Unused rate is kept for LATE_US. A job that has waited may be early by EARLY_US.
 local LATE_US, EARLY_US = 100000, 100000
--- After the rate was unused for this time, new jobs are no longer behind the waiting ones.
+-- After the rate was unused for this time, new jobs need not wait for the waiting jobs.
 local IDLE_US = 500000
 
 local wrong = wrong_type({ [key] = 'hash' })
