@@ -88,7 +88,7 @@ public struct PushType: Hashable, Sendable {
             name: "liveactivity", title: "Live Activity", silence: nil, topicSuffix: ".push-type.liveactivity",
             required: [.event, .timestamp], requiredToStart: [.alert, .attributesType, .attributes],
             requiredUnlessEnded: .contentState, excluded: .sound,
-            instead: "it has its place in the `alert`; in `aps` it is not played", unwantedPriority: 1,
+            instead: "move it into `alert`, because a sound in `aps` is not played", unwantedPriority: 1,
             source: "Starting and updating Live Activities with ActivityKit push notifications"),
         // "the location push type supports only token-based authentication"
         Row(

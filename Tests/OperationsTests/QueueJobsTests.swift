@@ -152,7 +152,7 @@ struct QueueJobsTests {
         try await findings.search(jobs, limit: 20)
         #expect(!findings.isPartial && findings.jobs.count == 1)
         #expect(!findings.json().contains("partial"))
-        #expect(findings.gaps == ["no worker has said yet which results are kept"])
+        #expect(findings.gaps == ["no worker has recorded yet which results are kept"])
     }
 
     @Test("each filter selects what it describes, in each format")

@@ -109,12 +109,13 @@ public enum ForeignText: String, Sendable, CaseIterable {
     case java = "it is a serialized object of Java; encode the job as JSON"
     case php = "it is serialized by PHP; use json_encode"
     case messagePack = "it looks like MessagePack; encode the job as JSON"
-    case utf16 = "it is UTF-16; JSON is UTF-8"
-    case xml = "it looks like XML"
+    case utf16 = "it is UTF-16; encode the JSON text as UTF-8"
+    case xml = "it looks like XML; encode the job as JSON"
     case base64 = "it looks like JSON in base64; push the JSON text itself"
-    case form = "it looks like the parameters of a URL or a form"
-    case inspected = "its strings are in single quotes, or its names are symbols, as Python and Ruby print an object"
-    case encodedTwice = "it is a string that contains JSON: it was encoded twice"
+    case form = "it looks like the parameters of a URL or a form; encode the job as JSON"
+    case inspected =
+        "its strings are in single quotes, or its names are symbols, as Python and Ruby print an object; encode it as JSON"
+    case encodedTwice = "it is a string that contains JSON: it was encoded twice; push the object itself"
     case array = "it is an array; push each of its elements as a job of its own, as `jq -c '.[]'` writes them"
     case several = "it contains several jobs; push each as an element of its own"
 

@@ -107,7 +107,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
                 + " shorten something else"
         case .missingID(let member): "the job has `\(member.name)` but no `id`: add an id that no other job has"
         case .replacesAndUniqueFor:
-            "the job has both `replaces` and `unique_for`: with one the newest job is sent, with the other the oldest"
+            "the job has both `replaces`, which sends the newest job, and `unique_for`, which sends the first; remove one"
         case .missingFair: "the job has `fair_per_second` but no `fair`: add the key whose jobs have that rate"
         case .invalidMember(_, _, let mistake):
             "the job's `\(mistake.path)` at byte \(mistake.offset) \(mistake.sentence)"
@@ -157,12 +157,12 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
 /// The reason why a body is not a job of Sidekiq or Resque. The raw value ends the sentence "the job does not have the queue's format: …".
 public enum SidekiqMistake: String, Error, Sendable {
     case notAnObject = "it is not a JSON object"
-    case noClass = "it has no `class`, a string"
-    case noArguments = "it has no `args`, an array of at least one argument"
+    case noClass = "it has no `class`, which must be a string"
+    case noArguments = "it has no `args`, which must be an array of at least one argument"
     case twoArguments = "it has `args` more than once"
-    case noActiveJobArguments = "its `arguments` (it is an ActiveJob's) are not an array of at least one argument"
+    case noActiveJobArguments = "the `arguments` of its ActiveJob are not an array of at least one argument"
     case notAJob = "its first argument is neither an object nor the JSON text of one; pass the job as one hash"
     case encodedTwice = "its first argument was encoded more than once; pass the job as one hash"
     /// Sidekiq Enterprise can encrypt arguments.
-    case encrypted = "its arguments are encrypted (`encrypt`), which only Sidekiq can read; push it without that option"
+    case encrypted = "its arguments are encrypted (`encrypt`), which only Sidekiq can read; push the job without it"
 }

@@ -227,7 +227,7 @@ extension JobMember {
         case .labels:
             "an object of up to \(JobLabels.maximumCount) strings, with names and values of 1 to \(JobLabels.maximumLength)"
                 + " bytes without control characters"
-        case .custom: "an object without `aps`, and without `mdm` where the job has one"
+        case .custom: "an object without `aps`, and without `mdm` if the job has its own `mdm`"
         default: payloadMember?.value.expectation(in: .job) ?? "a valid value"
         }
     }

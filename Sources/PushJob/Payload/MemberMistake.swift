@@ -86,6 +86,7 @@ public struct MemberMistake: Equatable, Sendable, CustomStringConvertible {
         let text = JSONText.string(name, in: scanner.bytes)
         return MemberMistake(
             kind: .repeat, path: path, offset: scanner.offset,
-            sentence: "has \(MemberName.quoted(text)) more than once; readers differ in which one counts")
+            sentence:
+                "has \(MemberName.quoted(text)) more than once; keep one, because readers differ in which one they use")
     }
 }

@@ -112,7 +112,7 @@ public struct QueueKeys: Sendable {
         }
         guard !queue.contains(",") else {
             throw Invalid(
-                description: "a queue can't be named \(queue): a comma separates the names of several; choose another")
+                description: "a queue can't be named \(queue): a comma separates the names of queues; choose another")
         }
         guard !Self.endsWithWeight(queue) else {
             throw Invalid(

@@ -42,7 +42,7 @@ public enum ResultsKept: String, CaseIterable, Sendable {
         let kinds: [(kept: ResultsKept?, gap: String)] = [
             (.failures, "deliveries are not kept (`results: failures`)"),
             (.off, "no results are kept (`results: off`)"),
-            (nil, "no worker has said yet which results are kept"),
+            (nil, "no worker has recorded yet which results are kept"),
         ]
         return kinds.compactMap { kind in
             let queues = kept.filter { $0.value == kind.kept }.map(\.key).sorted()

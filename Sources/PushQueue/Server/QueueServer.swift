@@ -153,7 +153,7 @@ extension QueueServer {
         return [
             Finding(
                 .tooOld, "Redis at \(address) is too old (\(info.version ?? "unknown"))",
-                advice: "use Redis 6.2 or later, which has BLMOVE, LPOP with a count and others")
+                advice: "use Redis 6.2 or later, which has BLMOVE and the other commands that workers need")
         ]
     }
 

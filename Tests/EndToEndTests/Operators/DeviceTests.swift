@@ -55,7 +55,7 @@ extension EndToEnd {
             let stage = try await RedisStage(.single)
             let token = TestJob.token("a", 1)
             try await stage.run(["device", token]).succeeds(
-                "RESULTS  none\nnote: no worker has said yet which results are kept\n", "JOBS  none\n",
+                "RESULTS  none\nnote: no worker has recorded yet which results are kept\n", "JOBS  none\n",
                 "DEAD LETTERS  none\n"
             ).matches(/invalid +no\nthrottled +no\nregistered +not recorded\n/)
             let object = try #require(try await stage.objects(["device", token, "--json"]).first)

@@ -34,7 +34,7 @@ extension EndToEnd {
             let empty = try await Self.results([], redis)
             #expect(
                 empty.ending == .exited(0)
-                    && empty.errors.hasPrefix("queue default has no results\nnote: no worker has said yet"))
+                    && empty.errors.hasPrefix("queue default has no results\nnote: no worker has recorded yet"))
             let now = Int64(Date().timeIntervalSince1970 * 1000)
             try Self.add("a", at: now - 4000, redis, token: TestJob.token("a", 1))
             try Self.add("b", at: now - 3000, redis, outcome: "delivered", reason: "", campaign: "spring")

@@ -234,11 +234,11 @@ struct PayloadFactsTests {
             ),
             (
                 #"{"aps":{"alert":"x"},"aps":{}}"#,
-                "`payload` has `aps` more than once; readers differ in which one counts"
+                "`payload` has `aps` more than once; keep one, because readers differ in which one they use"
             ),
             (
                 #"{"aps":{"alert":"x"},"order":1,"order":2}"#,
-                "`payload` has `order` more than once; readers differ in which one counts"
+                "`payload` has `order` more than once; keep one, because readers differ in which one they use"
             ),
             (#"{"aps":"x"}"#, "`aps` must be an object, not a string"),
             (#"{"a":1}"#, "`payload` has no `aps`: nothing is shown unless the app shows it"),
