@@ -72,7 +72,7 @@ extension Sequence<String> {
 /// A part of the composed normal form (NFC): enough for names of campaigns and apps, which may come from macOS' file names in the
 /// decomposed form.
 private enum NormalForm {
-    /// All letters with marks. Strings, because these are equal in each normal form.
+    /// All letters with marks. They are strings, because strings are equal in each normal form.
     private static let letters: Set<String> = {
         let ranges: [ClosedRange<UInt32>] = [0xC0...0x24F, 0x370...0x3FF, 0x400...0x4FF, 0x1E00...0x1FFF]
         return Set(ranges.joined().compactMap { Unicode.Scalar($0) }.map { String($0) })

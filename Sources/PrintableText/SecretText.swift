@@ -95,7 +95,7 @@ private enum SecretText {
     private static func isSecret(_ run: ArraySlice<UInt8>) -> Bool {
         let parts = run.split { [UInt8(ascii: "/"), UInt8(ascii: "-"), UInt8(ascii: "_")].contains($0) }
         if parts.contains(where: { $0.count >= base64 && isMixed($0) }) { return true }
-        // Base64 has such a separator in about every 32 characters, a path or a UUID in every ten.
+        // Base64 has one of these separators in about every 32 characters. A path or a UUID has one in about every ten.
         return run.first != UInt8(ascii: "/") && isMixed(run) && (parts.count - 1) * 25 <= run.count
     }
 

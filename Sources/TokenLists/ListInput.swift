@@ -41,7 +41,7 @@ package final class ListInput {
         return UnsafeRawBufferPointer(rebasing: raw[..<(try read(minimum: 1, into: raw))])
     }
 
-    /// Reads until there are some bytes, or none are left.
+    /// Reads at least `minimum` bytes, or fewer at the end.
     private func read(
         minimum: Int, into buffer: UnsafeMutableRawBufferPointer
     ) throws(TokenListFailure) -> Int {

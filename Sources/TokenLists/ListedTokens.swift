@@ -28,7 +28,7 @@ package final class ListedTokens {
             switch entry {
             case .token(let text):
                 if try add(text) { return noteLength(text.count, line) }
-                // It is written in another way, such as base64.
+                // The token is not in hex. It may be in base64.
                 let token: DeviceToken
                 do throws(DeviceToken.Invalid) {
                     token = try DeviceToken(ByteBuffer(bytes: text))

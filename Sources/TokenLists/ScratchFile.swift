@@ -1,7 +1,7 @@
 import CProcess
 import Glibc
 
-/// A temporary file without a name. It disappears with the process, even if that crashes.
+/// A temporary file without a name. It disappears with the process, even if the process crashes.
 package final class ScratchFile {
     private static let bufferSize = 1 << 18
 

@@ -8,7 +8,7 @@ import PrintableText
 /// repetitions are marked. Only these marks, one bit per token, grow with the number of tokens. Whole tokens are compared, not their
 /// hashes, so no token is mistaken for another.
 package final class UniqueTokens {
-    /// The number of parts: a part of 100 million tokens has 100,000.
+    /// The number of parts. With 100 million tokens, each part has about 100,000 tokens.
     private static let parts = 1024
     private static let blockSize = 4096
     private static let headSize = 6
@@ -37,7 +37,7 @@ package final class UniqueTokens {
     // The position of the next token.
     private var position = 0
     private var ordinal = 0
-    /// True after the tokens of ``first``.
+    /// True once all tokens of ``first`` were read.
     private var isPastFirst = false
 
     /// - Parameter directory: the directory of the temporary files.

@@ -40,7 +40,7 @@ package struct Chart: Sendable {
     let kind: Kind
     let times: ChartTimes
     let unit: ChartUnit
-    /// The series that have a value.
+    /// The series that have a value above 0.
     private let series: [Series]
     private let marks: [Mark]
     /// True if the last step is not over, so that its counts are lower than they will be.
@@ -68,7 +68,7 @@ package struct Chart: Sendable {
     private static let (top, base, height) = (14.0, 166.0, 190)
     /// The smallest height of a value above 0, so that it can be seen and clicked.
     private static let smallest = 3.0
-    /// The maximum number of marks whose texts the line of a step has.
+    /// The maximum number of marks whose texts are shown for one step.
     private static let maximumMarks = 6
     private static let dashes = ["", "7 3", "2 3", "10 3 2 3", "4 4", "1 4"]
 

@@ -32,7 +32,7 @@ package enum ChartUnit: Sendable {
         }
     }
 
-    /// Returns the possible distances between two labels of an axis, ascending up to the first that is at least a fifth of a value.
+    /// Returns the possible distances between two labels of an axis, ascending. The last distance is at least a fifth of the largest value.
     func steps(upTo largest: Double) -> [ChartScale.Step] {
         var steps: [ChartScale.Step] = []
         for step in candidates {

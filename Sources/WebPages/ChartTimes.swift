@@ -80,7 +80,7 @@ package struct ChartTimes: Sendable {
 }
 
 package enum EpochTime {
-    /// The seconds whose year has four digits.
+    /// The seconds since 1970 whose year has four digits.
     private static let range: ClosedRange<Int64> = 0...253_402_300_799
 
     /// Returns a time such as `2026-11-21 15:53:52 UTC`, or the number if it is out of range.

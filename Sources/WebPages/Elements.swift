@@ -32,7 +32,7 @@ package enum Elements {
         let priority: Int
         /// The order of the rows by this column; nil if another column orders them.
         let order: Order?
-        /// True to show the title on phones, too, where rows are cards without a head.
+        /// True to show the title in each cell on phones, where rows are cards without a head.
         let namesCells: Bool
 
         package enum Order: String, Sendable { case ascending, descending }
@@ -103,7 +103,7 @@ package enum Elements {
         """
     }
 
-    /// Returns a text that is cut after two lines; the pointer shows the whole.
+    /// Returns a text that is cut after two lines. A tooltip has the whole text.
     package static func clamped(_ text: String) -> HTML {
         text.isEmpty ? "" : "<span class=\"clamp\" title=\"\(text)\">\(prose(text))</span>"
     }

@@ -26,7 +26,7 @@ package struct Links: Sendable {
         segment == "." || segment == ".." || segment.hasPrefix("~") ? "~" + segment : segment
     }
 
-    /// Returns the text of a decoded segment.
+    /// Reverses ``escaped(_:)`` in a segment that was percent-decoded.
     package static func unescaped(_ segment: String) -> String {
         segment.hasPrefix("~") ? String(segment.dropFirst()) : segment
     }

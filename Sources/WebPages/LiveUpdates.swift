@@ -66,7 +66,7 @@ package final class LiveUpdates: Sendable {
 
     private static func event(_ name: String, _ text: String) -> String {
         var event = "event: \(name)\n"
-        // Each of the three line ends of server-sent events would begin a field.
+        // Each of these three line ends begins a new field of server-sent events.
         for line in text.split(omittingEmptySubsequences: false, whereSeparator: { "\n\r\r\n".contains($0) }) {
             event += "data: \(line)\n"
         }

@@ -41,7 +41,7 @@ package struct Page: Sendable {
     package var notices: HTML = ""
     /// A line below the title.
     package var lead: HTML = ""
-    /// The forms of the menu of actions, which a button beside the title opens; empty for a page without one.
+    /// The forms of the menu of actions, which a button beside the title opens; empty for a page without a menu.
     package var menu: HTML = ""
     /// The name of the user, and the form to log out.
     package var account: HTML = ""

@@ -274,7 +274,7 @@ struct SimulatorCommand: AsyncParsableCommand {
             let gateway = server.gatewayPort == nil ? "" : ", \(account.gateway.accepted) of them through the gateway"
             StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted\(gateway)")
         }
-        // The failure was reported when it happened. The exit status, too, must show that the recording is incomplete.
+        // The failure was reported when it happened. The exit status shows scripts that the recording is incomplete.
         if recordFile?.failure != nil { throw ExitCode.failure }
     }
 

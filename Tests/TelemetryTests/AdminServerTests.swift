@@ -59,7 +59,7 @@ struct AdminServerTests {
             ("application/openmetrics-text;version=2.0.0", .text), ("application/openmetrics-text;q=0", .text),
             ("text/plain;q=0.5,application/openmetrics-text;q=0.4", .text),
             ("APPLICATION/OpenMetrics-Text;Q=0.5 , text/plain;q=0.5", .openMetrics),
-            // Of Prometheus 2.45 and 3.
+            // `Accept` of Prometheus 2.45 and 3.
             (
                 "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
                     + "text/plain;version=0.0.4;q=0.5,*/*;q=0.1", .openMetrics

@@ -18,9 +18,9 @@ struct DashboardAPI: Sendable {
         let path, summary: String
         /// The parameters of the query. Unknown parameters are refused, because a misspelled filter would choose everything.
         let fields: [Field]
-        /// The members of the answered thing, or of each thing in the list.
+        /// The members of the object in the answer, or of each object in its list.
         let thing: ShownMembers
-        /// The member with the list; `nil` for a single thing.
+        /// The name of the answer's list; `nil` if the answer is a single object.
         let list: String?
         /// True if the list can be counted by columns (`by`).
         var isCounted = false
@@ -36,7 +36,7 @@ struct DashboardAPI: Sendable {
             }
         }
 
-        /// - Parameter isSearch: true to answer with the number of searched things, too.
+        /// - Parameter isSearch: true if the answer contains the number of searched rows (`searched`).
         static func list<Row: Shown>(
             _ path: String, _ name: String, _ summary: String, _ fields: [Field] = [], isSearch: Bool = true,
             _ read: @escaping @Sendable (PageRequest) async throws -> ListPart<Row>
@@ -220,7 +220,7 @@ struct DashboardAPI: Sendable {
     /// the schemas are inserted into it.
     static func description(base: String) -> String {
         let things = reads.map(\.thing) + [ActionObject.columns.members]
-        // The file has this path already, because it describes the POST.
+        // The file already has this path, because it describes the POST.
         let paths =
             reads.filter { $0.path != "/jobs" }.map { "\"/api/v1\($0.path)\": {\($0.operation)}" }
             + ActionKind.all.filter(\.isInAPI).map { description(of: $0) }
@@ -398,7 +398,7 @@ private struct HistoryPoint: Shown {
 }
 
 extension DashboardAPI.Read {
-    /// The member `get` of the path that describes it.
+    /// The member `get` of the path in OpenAPI.
     fileprivate var operation: String {
         let inPath = path.matches(of: /{(\w+)}/).map { part in
             """

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Limits the requests with mistakes of each producer, because they cost as much as other requests. No I/O.
+/// Limits each producer's refused requests, because a refused request costs as much as an accepted one. No I/O.
 ///
 /// A producer has credit for a number of requests, which grows with time up to ``burst``. A request takes 1 before it is read. It gives 1
 /// back if it has no mistakes.

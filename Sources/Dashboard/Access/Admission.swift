@@ -64,7 +64,7 @@ struct Admission: Sendable {
         /// The proxy sent no name, or several.
         case unnamed
 
-        /// - Parameter values: the values of the header. If there are several, the client may have sent one of them.
+        /// - Parameter values: the values of the header. Several values are refused, because the client may have sent one of them.
         init(_ values: [String]) {
             // A comma separates several values in one line.
             let isName = values.first?.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x2C } ?? false
@@ -114,8 +114,8 @@ struct Admission: Sendable {
     let hasUsers: Bool
     let isReadOnly: Bool
     let viewersSeeContent: Bool
-    /// True to admit a user as a viewer if a proxy names the user and the file does not. No user in the file has fewer rights, so a user
-    /// gains nothing if a line of the file is lost.
+    /// True to admit a user as a viewer if a proxy names the user and the file does not. If a user's line in the file is lost, the user can
+    /// only view.
     var admitsUnlisted = false
     /// The names that `Host` may have if there are no users. With users, the cookie protects against DNS rebinding.
     let foreign: ForeignRequests
@@ -233,7 +233,7 @@ extension Admission.Head {
 struct AdmissionMiddleware: RouterMiddleware {
     typealias Context = WebContext
 
-    /// The maximum size of a body in bytes: from an admitted visitor, and from anyone else, such as a login.
+    /// The maximum size of a body in bytes: from an admitted visitor, and at a login.
     private static let (maximumBody, maximumLogin) = (1 << 20, 16 << 10)
 
     /// Limits the bytes of bodies that are read or processed, because processing takes several times as much memory. Logins do not count:
@@ -288,7 +288,7 @@ struct AdmissionMiddleware: RouterMiddleware {
         let entry = rules.entry(head, users?.current ?? .none, session: session)
         guard session != nil else { return entry }
         if case .admitted = entry { return entry }
-        // The user's line has changed or is gone. The session must stay ended even if the old line comes back.
+        // The user's line was changed or removed. The session must stay ended even if the old line comes back.
         await sessions.end(head.session)
         return entry
     }

@@ -132,7 +132,6 @@ package struct Users: Sendable, Equatable {
     /// Returns the user with a name who is not a program.
     subscript(name: String) -> User? { users.first { $0.name == name && !$0.isProgram } }
 
-    /// Returns the user of a token.
     func user(token: String) -> User? {
         let hash = Digest.sha256(token)
         return users.first { user in

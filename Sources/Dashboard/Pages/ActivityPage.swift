@@ -75,7 +75,7 @@ struct ActivityPage: DashboardPage {
 
     /// - Parameters:
     ///   - portion: the number of entries that are read at once.
-    ///   - read: reads the entries before the one with an ID; the newest for `nil`.
+    ///   - read: reads the entries that are older than the entry with this ID; the newest entries for `nil`.
     static func part(
         _ filter: Filter, after cursor: String?, limit: Int, portion: Int, until end: ContinuousClock.Instant,
         _ read: (_ before: String?) async throws -> [AuditEntry]

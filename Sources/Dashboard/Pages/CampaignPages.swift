@@ -188,7 +188,7 @@ struct CampaignView {
         """
     }
 
-    /// The state of each queue, with the operator, the time and the reason.
+    /// The campaign's state in each queue, with the operator, the time and the reason.
     private var states: HTML {
         let lines = parts.map { part -> HTML in
             let by = part.by.map { " by \($0)" as HTML }

@@ -26,7 +26,7 @@ struct ChangeRunPage: DashboardPage {
         visitor.seesContent ? run.back : site.links.path(["activity"])
     }
 
-    /// Returns the state of a run: its number and the question, its progress, or its result.
+    /// Returns the content for a run's state: the question and the counted number, the progress, or the result.
     static func content(_ run: ChangeRun, _ site: Site, _ visitor: Visitor) -> HTML {
         let phase = run.phase
         let (state, title) = words(phase, run)

@@ -74,8 +74,6 @@ struct DevicePage: DashboardPage {
 
     // MARK: Searching
 
-    /// Searches for a token.
-    /// - Returns: the findings, and the queues that could not be read.
     static func findings(
         _ token: String, _ request: PageRequest
     ) async throws -> (findings: DeviceFindings, unread: UnreadParts) {

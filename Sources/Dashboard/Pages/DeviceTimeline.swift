@@ -142,7 +142,7 @@ struct DeviceTimeline {
         }
     }
 
-    /// Returns the meaning of the word of an entry; `nil` for words that need none.
+    /// Returns the meaning of the word of an entry; `nil` for a word that needs no explanation.
     static func meaning(of word: String) -> String? {
         switch word {
         case "waiting": "It waits in its queue, and no worker has claimed it"

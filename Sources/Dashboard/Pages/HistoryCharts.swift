@@ -193,7 +193,7 @@ struct DeliveryChange: Equatable {
         return "\(Words.clock(at).prefix(5)) \(text)" + (more.isEmpty ? "" : " (\(more))")
     }
 
-    /// Workers of one version that start within this time are one deployment.
+    /// The workers of one version that start within this number of milliseconds are one deployment.
     private static let deployment: Int64 = 600_000
 
     /// Returns the changes in a time, newest first.
@@ -205,7 +205,7 @@ struct DeliveryChange: Equatable {
         return (actions + starts(workers)).filter { times.index(of: $0.at) != nil }.sorted { $0.at > $1.at }
     }
 
-    /// - Returns: `nil` for an action that changed nothing, or nothing about sending.
+    /// - Returns: `nil` for an action that did not change how notifications are sent.
     private init?(_ entry: AuditEntry, of queues: [String]) {
         guard let action = entry.action, let verb = action.verb, let ending = entry.ending, ending != .refused else {
             return nil

@@ -34,7 +34,6 @@ struct InvalidTokensPage: DashboardPage {
     /// The number of tokens that a search reads at once.
     private static let portion = 500
 
-    /// Returns a page of tokens that match the query.
     static func list(
         _ request: PageRequest, limit: Int = portion
     ) async throws -> ListPart<InvalidTokenSet.Listed> {

@@ -20,7 +20,7 @@ extension ListPart: Sendable where Row: Sendable {}
 extension ListPart {
     /// Reads rows, one queue after the other. It skips queues that can't be read, and reports them in ``unread``. The cursor contains the
     /// name of its queue.
-    /// - Parameter read: reads rows of a queue, given the cursor within it and the number of missing rows.
+    /// - Parameter read: reads rows of a queue, given the cursor within it and the maximum number of rows.
     /// - Throws: the first error if none of the queues can be read.
     static func of(
         _ queues: [QueueKeys], _ reading: ListReading,
@@ -68,7 +68,7 @@ extension ListPart {
         return sum
     }
 
-    /// Reads a part. If a script refuses the cursor, the request is at fault.
+    /// Reads a part. Throws ``WebError/unknownCursor(_:)`` if a script refuses the cursor.
     private static func part(_ cursor: String?, _ read: () async throws -> ListPart) async throws -> ListPart {
         do {
             return try await read()
@@ -90,7 +90,7 @@ struct ListReading: Sendable {
     var after: String?
     /// The maximum number of rows.
     var limit = PageRequest.rows
-    /// The end of its time, even with fewer rows.
+    /// The time at which the reading ends, even if it has fewer rows than ``limit``.
     var end: ContinuousClock.Instant
 }
 
@@ -101,7 +101,7 @@ struct ListPlace: Equatable {
     struct Start: Equatable {
         /// The cursor; `nil` for the first page.
         var cursor: String?
-        /// The number of rows of the pages before it.
+        /// The number of rows on all earlier pages.
         var seen = 0
 
         init(_ cursor: String? = nil, seen: Int = 0) {
@@ -119,7 +119,7 @@ struct ListPlace: Equatable {
         fileprivate var text: String { cursor.map { "\(seen) \($0)" } ?? "\(seen)" }
     }
 
-    /// The names of its fields in a URL.
+    /// The fields of a URL that contain the place.
     static let fields: Set<String> = ["after", "seen", "back"]
     /// The maximum number of earlier pages in a URL, because servers limit its length.
     static let maximumBack = 20
@@ -154,14 +154,14 @@ struct ListPlace: Equatable {
     }
 }
 
-/// The numbers of a page of a list in words.
+/// The number of rows of a list's page, and of the whole list, in words.
 struct ListTotals {
     /// The noun of a row, such as `job`.
     let noun: String
-    /// The number of rows of the pages before.
+    /// The number of rows on all earlier pages.
     var seen = 0
     var rows = 0
-    /// The number of entries in the list; `nil` if Redis does not count them, or if filters select some.
+    /// The number of entries in the list; `nil` if Redis does not count them, or if filters select some entries.
     var total: Int?
     /// The number of entries that were searched for this page; `nil` if that is not known.
     var looked: Int?
@@ -208,7 +208,7 @@ extension PageRequest {
 
     var reading: ListReading { ListReading(after: query["after"], end: searchEnd) }
 
-    /// Counts the rows of a list by the columns in the field `by`, as many rows as are found in a few seconds.
+    /// Counts the rows of a list by the columns in the field `by`. It stops after a few seconds.
     /// - Parameter read: reads a part of the list.
     /// - Returns: the counts, and the part that was read, without its rows; `nil` without the field `by`.
     func counted<Row: Counted>(
@@ -285,7 +285,7 @@ extension PageRequest {
             looked: part.looked > 0 ? part.looked : nil, isFiltered: isFiltered, isLast: part.cursor == nil)
     }
 
-    /// Returns the line above a list: its numbers, and notes, each in an element.
+    /// Returns the line above a list: its totals, and notes.
     func line(_ totals: ListTotals, _ notes: [HTML] = []) -> HTML {
         guard totals.rows > 0 else { return "" }
         return "<p class=\"totals\"><span class=\"num\">\(totals.sentence)</span>\(notes)</p>"

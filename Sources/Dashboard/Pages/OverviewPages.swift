@@ -178,11 +178,11 @@ extension Remedy {
         var name: String
         var title: String
         var fields: [(name: String, value: String)]
-        /// The class of its button, after a space.
+        /// The further classes of its button, with a leading space.
         var style: HTML = " main"
     }
 
-    /// The action that does the same as the command; `nil` if there is no such action, or if a page shows the same.
+    /// The action with the effect of the command; `nil` if there is none, or if a page shows the values that the command prints.
     var action: Action? {
         switch self {
         case .resumeApp(let app): Action(name: "resume-app", title: "Resume, and probe now", fields: [("app", app)])
@@ -203,7 +203,7 @@ extension Remedy {
         }
     }
 
-    /// The link to the page that shows the same as the command.
+    /// The link to the page that shows the values that the command prints.
     fileprivate func link(_ request: PageRequest) -> HTML {
         switch self {
         case .showCampaign(let name):

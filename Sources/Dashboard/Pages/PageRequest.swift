@@ -46,9 +46,9 @@ struct PageContent {
     /// The path of the page to show instead.
     var redirect: String?
     var status = HTTPResponse.Status.ok
-    /// True if it shows the last numbers, because Redis does not answer.
+    /// True if the page shows old numbers, because Redis does not answer.
     var isOld = false
-    /// The forms of the menu of actions; empty for a page without one.
+    /// The forms of the menu of actions; empty for a page without a menu.
     var menu: HTML = ""
 }
 
@@ -60,7 +60,7 @@ extension PageContent {
         status = error.status
     }
 
-    /// Returns the problem, above the content of a page.
+    /// Returns an error in a frame, with further content below its message.
     static func alert(_ error: WebError, _ more: HTML = "") -> HTML {
         """
         <div class="problem bad" role="alert"><strong>\(error.problem.asSentence)</strong>
@@ -125,9 +125,9 @@ struct PageRequest: Sendable {
 
     func link(_ segments: [String], _ title: String) -> HTML { link(segments, [], title) }
 
-    /// Returns a command of `apns-worker` on this fleet, to copy.
+    /// Returns a command line of `apns-worker` for this fleet, which the visitor can copy.
     /// - Parameters:
-    ///   - name: the name of a thing, as the last word.
+    ///   - name: the last word, such as a queue's name.
     ///   - rest: more text for the shell, such as a redirection.
     func command(_ words: [String], _ name: String? = nil, then rest: String = "") -> HTML {
         Elements.command(source.fleet.access.command(words, name) + rest)

@@ -9,7 +9,7 @@ struct SearchPage: DashboardPage {
     let path = "/search"
     let section = Section.elsewhere
 
-    /// Something that a text may name.
+    /// An object whose name or ID may match the text.
     struct Match {
         let kind, name: String
         let path: String

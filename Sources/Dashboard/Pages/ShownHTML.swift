@@ -86,7 +86,7 @@ extension Column {
         }
     }
 
-    /// Its head in the list of a page.
+    /// The column's head in a list.
     fileprivate func head(isFirst: Bool) -> Elements.Column {
         let style: Elements.Column.Kind =
             switch kind {

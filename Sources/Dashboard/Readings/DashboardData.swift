@@ -57,7 +57,7 @@ final class DashboardData: Sendable {
         try await source.fleet.queue(queues(named: [name])[0])
     }
 
-    /// Returns the queues of a filter; all without one.
+    /// Returns the queues with these names; all queues without names.
     /// - Throws: ``WebError`` for a name that is not known.
     func queues(named names: [String]) async throws -> [QueueKeys] {
         let all = try await queues()
@@ -87,14 +87,14 @@ final class DashboardData: Sendable {
         }
     }
 
-    /// Checks a job of a queue with the apps of its workers.
+    /// Checks a job with the apps of the queue's workers.
     func check(_ job: ByteBuffer, _ queue: QueueSource) async throws -> DashboardSource.Check {
         source.check(job, queue, try await destination(queue.keys).state.reported)
     }
 
     // MARK: Status
 
-    /// Returns the state of the fleet, at most one second old, with the rates since the reading before.
+    /// Returns the state of the fleet, at most one second old, with the rates since the previous reading.
     func fleetStatus() async throws -> FleetStatus {
         let queues = try await foundQueues()
         return try await status.value { [source] before in
@@ -123,7 +123,7 @@ final class DashboardData: Sendable {
         return Found(value: QueueHistory.sum(of: found), unread: unread)
     }
 
-    /// The number of latest actions among which a chart finds the actions of its time.
+    /// The number of latest actions in which a chart searches for the actions of its time range.
     static let maximumActions = 500
 
     /// Returns the latest actions of operators, newest first, at most two seconds old.
@@ -150,7 +150,7 @@ final class DashboardData: Sendable {
 
         var all: [(found: Found<[CampaignStatus]>, at: ContinuousClock.Instant)]
 
-        /// Adds a reading, with the rates since the first one of the window.
+        /// Adds a reading, with the rates since the oldest reading in the window.
         init(_ before: CampaignReadings?, _ reading: Found<[CampaignStatus]>) {
             let now = ContinuousClock.now
             all = (before?.all ?? []).filter { $0.at.duration(to: now) <= Self.window }
@@ -170,8 +170,7 @@ final class DashboardData: Sendable {
         }
     }
 
-    /// Returns the latest campaigns, at most two seconds old, with the rates of the last seconds if there was a reading
-    /// then.
+    /// Returns the latest campaigns, at most two seconds old. They have rates if there was a reading in the last 20 seconds.
     /// - Throws: `RedisError` if no queue can be read.
     func campaigns() async throws -> Found<[CampaignStatus]> {
         let keys = try await queues()
@@ -205,7 +204,7 @@ final class DashboardData: Sendable {
         }
     }
 
-    /// Returns the memory of the server of a key, at most one second old; `nil` if it may not be read.
+    /// Returns the memory of the server of a key, at most one second old; `nil` if Redis does not permit `INFO`.
     func memory(of key: String) async throws -> ServerInfo? {
         try await memories.value(of: key) { [fleet = source.fleet] _ in
             do {

@@ -61,7 +61,7 @@ package struct DashboardSource: Sendable {
     package struct EnqueuedJob: Sendable {
         /// The bytes to push.
         package var body: ByteBuffer
-        /// The ID that it had or got; `nil` for a job in a worker's wrapper without one.
+        /// The job's own ID, or its new ID; `nil` for a job in a worker's wrapper without an ID.
         package var id: String?
         package var app: String?
         package var hints: [JobHint]
@@ -83,7 +83,7 @@ package struct DashboardSource: Sendable {
         }
     }
 
-    /// How the jobs of a request are checked, and the members that a job gets if it has none.
+    /// The checks of a request's jobs, and the values of members that a job lacks.
     package struct JobTerms: Sendable {
         /// The names of the workers' apps; `nil` if unknown.
         package var apps: Set<String>?
@@ -113,11 +113,11 @@ package struct DashboardSource: Sendable {
     package var invalidTokens: InvalidTokenClient
     /// Apps to show even if no worker has reported them.
     package var appNames: [String] = []
-    /// The settings of the apps that the dashboard's own configuration has, by name.
+    /// The settings of the apps in the dashboard's own configuration, by name.
     package var appSettings: [String: AppSettings] = [:]
     /// The name of the worker whose process serves the dashboard; `nil` if the process is not a worker.
     package var worker: String?
-    /// Checks a job of a queue, as `check --job` does, with the apps of its workers; `nil` if they are not known.
+    /// Checks a job of a queue, as `check --job` does, with the apps of its workers. The apps are `nil` if they are unknown.
     package var check: @Sendable (_ job: ByteBuffer, QueueSource, _ apps: [WorkerReport.App]?) -> Check
     /// Checks and completes a producer's job, as `enqueue` does. Throws the reason if the job must not be enqueued.
     package var prepare: @Sendable (_ job: ByteBuffer, QueueSource, JobTerms) throws -> EnqueuedJob

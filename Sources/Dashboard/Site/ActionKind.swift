@@ -20,7 +20,7 @@ struct ActionKind: Sendable {
     let confirms: Bool
     /// False for an action that only pages use, because the API has another path for it. Its page reports the result itself.
     let isInAPI: Bool
-    /// True if the changed thing may no longer exist, and with it the page that started the action. Other actions return to that page.
+    /// True if the action can remove the object of the page that started it. Other actions return to their page.
     let leavesPage: Bool
     let fields: [Field]
     /// The fields that every such action has: the queues, the confirmation, and the form token.
@@ -41,7 +41,7 @@ struct ActionKind: Sendable {
     let make: @Sendable (Fields, DashboardSource, _ now: Int64) throws -> any Change
     let page: @Sendable (Fields) -> (segments: [String], query: [(name: String, value: String?)])
 
-    /// - Parameter undo: returns the opposite of the action after its result; `nil` if it would not restore the former state.
+    /// - Parameter undo: given the result, returns the action that restores the former state; `nil` if no action does.
     init(
         _ name: String, _ summary: String, queues: Queues = .all, confirms: Bool = false, _ fields: [Field] = [],
         filters: [String] = [], isInAPI: Bool = true, leavesPage: Bool = false,
@@ -186,7 +186,7 @@ struct ActionKind: Sendable {
             "change-jobs", "Cancel, delete, run or move jobs.", queues: .some, confirms: true,
             [verb] + JobsChange.fields, filters: JobFilter.fieldNames, leavesPage: true, page: { _ in ["jobs"] },
             undo: { fields, _ in
-                // Cancelling by IDs alone also cancels jobs that are enqueued later. Only that can be undone.
+                // Cancelling by IDs alone also cancels jobs that are enqueued later. Only the cancellation of later jobs can be undone.
                 let isOfIDs = JobFilter.fieldNames.allSatisfy { ["id", "queue"].contains($0) || fields[$0] == nil }
                 guard fields["action"] == "cancel", isOfIDs else { return nil }
                 return Undo("uncancel-jobs", things: fields.pairs("id"), and: fields.pairs("queue"))

@@ -195,7 +195,7 @@ actor ChangeRuns {
     /// Adds a run and starts counting.
     /// - Parameters:
     ///   - isConfirmed: true to make the change without a question.
-    ///   - end: called at the end of such a change.
+    ///   - end: called when a change without a question has ended.
     /// - Throws: ``WebError`` if too many runs count or are kept.
     func start(_ run: ChangeRun, isConfirmed: Bool, _ end: @escaping @Sendable () async -> Void) throws {
         let counting = runs.count { if case .counting = $0.phase { true } else { false } }

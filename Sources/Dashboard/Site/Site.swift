@@ -38,7 +38,7 @@ final class Site: Sendable {
 
     func client(of request: Request, _ context: WebContext) -> String {
         let forwarded = request.headers[values: .xForwardedFor]
-        // Warns only about a local address. Any other may be a client that wrote the header itself.
+        // Warns only about a local address. A client with any other address may have written the header itself.
         if !forwarded.isEmpty, TrustedProxies.isLocal(context.peer), !configuration.proxies.contains(context.peer),
             !hasWarned.exchange(true, ordering: .relaxed)
         {

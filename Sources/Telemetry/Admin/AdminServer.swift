@@ -105,7 +105,7 @@ struct AdminRoutes: Sendable {
     }
 }
 
-/// Answers requests for unknown paths with a hint to the list.
+/// Answers requests for unknown paths with a hint to the list of paths.
 private struct UnknownPaths: RouterMiddleware {
     typealias Context = AdminRoutes.Context
 

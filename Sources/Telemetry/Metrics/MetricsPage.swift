@@ -66,7 +66,7 @@ public struct MetricsPage: Sendable {
     private let created: Double
 
     /// - Parameters:
-    ///   - maximumSeries: the maximum number of series with labels; the number of others is fixed.
+    ///   - maximumSeries: the maximum number of series with labels. The number of series without labels is fixed.
     ///   - created: the start of the counters, in seconds since 1970.
     public init(maximumSeries: Int = Self.maximumSeries, created: Double) {
         maximum = maximumSeries

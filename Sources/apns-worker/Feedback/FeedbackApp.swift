@@ -39,7 +39,7 @@ struct FeedbackApp: Sendable {
         proxy = try settings.proxy(for: endpoint)
     }
 
-    /// Returns the reason not to read the service with a certificate: it would send another app's tokens, and forget them.
+    /// Returns the reason not to read the service with this certificate: the service would send another app's tokens, and forget them.
     private static func mismatch(_ identity: TLSIdentity, _ topic: String) -> String? {
         CredentialReport.mismatch(identity.apns, topic).map {
             "\($0); the feedback service was not read, and keeps its records"

@@ -144,7 +144,7 @@ extension InvalidToken {
     /// Returns records as lines of JSON.
     /// - Parameters:
     ///   - records: each with its app.
-    ///   - markings: the result for each; `nil` if they are not in Redis.
+    ///   - markings: the result for each record; `nil` if the records are not in Redis.
     static func lines(
         _ records: [(token: InvalidToken, app: String)], _ markings: [InvalidToken.Marking]?
     ) -> ByteBuffer {
@@ -212,7 +212,7 @@ struct FeedbackFile {
         while let line = lines.next({ Data($0) }) {
             number += 1
             lastLine = line
-            // In a file of captured standard error, other lines can be between them.
+            // In a file of captured standard error, other lines can be between the records.
             guard line.first == UInt8(ascii: "{") else { continue }
             guard let record = Self.token(line, decoder) else {
                 refused.append(number)

@@ -12,7 +12,7 @@ struct FeedbackOutputs: Sendable {
     /// True if there is any output.
     var isWanted: Bool { list != nil || command != nil }
 
-    /// Writes records to all outputs; a slow one does not delay the others.
+    /// Writes records to all outputs. A slow output does not delay the other outputs.
     func write(_ lines: ByteBuffer, count: Int) async {
         async let listed: Void? = list?.write(lines, count: count)
         async let handed: Void? = command?.write(lines, count: count)

@@ -49,8 +49,8 @@ final class ByteOutput {
     }
 }
 
-/// A file that is replaced atomically once it is complete, and otherwise left unchanged. A symbolic link is followed. A
-/// pipe or a device is written as it is.
+/// A file that is replaced atomically once it is complete, and otherwise left unchanged. A symbolic link is followed. A pipe or a device is
+/// written directly.
 final class FileReplacement {
     let output: ByteOutput
     private let path: String
@@ -66,7 +66,7 @@ final class FileReplacement {
         isInPlace = exists && found.st_mode & S_IFMT != S_IFREG
         self.path = exists ? URL(filePath: path).resolvingSymlinksInPath().path : path
         temporary = isInPlace ? path : "\(self.path).\(getpid()).tmp"
-        // Only the user who requested the tokens can read them.
+        // Only the user who requested the tokens can read the file.
         descriptor = open(temporary, O_WRONLY | O_CLOEXEC | (isInPlace ? 0 : O_CREAT | O_EXCL), 0o600)
         output = ByteOutput(descriptor, name: temporary)
         guard descriptor >= 0 else {

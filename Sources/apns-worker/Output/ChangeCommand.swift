@@ -122,7 +122,7 @@ struct ChangeCommand {
     private final class Progress: Sendable {
         private struct State {
             var last: ContinuousClock.Instant?
-            /// The first call, and its count.
+            /// The time and the count at the first call in the phase.
             var first: (at: ContinuousClock.Instant, count: Int)?
             var phase = ""
         }

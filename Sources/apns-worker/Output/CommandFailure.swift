@@ -84,7 +84,7 @@ extension CommandFailure {
         }
     }
 
-    /// Runs `body`, and converts errors of changes and of Redis to those with the matching exit statuses.
+    /// Runs `body`, and converts errors of changes and of Redis to errors with the matching exit statuses.
     static func mapping<Result>(_ body: () async throws -> Result) async throws -> Result {
         do {
             return try await body()
@@ -109,7 +109,7 @@ enum NagiosStatus: Int32, CaseIterable {
     case critical = 2
     case unknown = 3
 
-    /// The first word of the line.
+    /// The first word of the line that `status --check` prints.
     var word: String { "\(self)".uppercased() }
 
     /// The conditions for the status, for help and documentation.

@@ -23,7 +23,7 @@ actor ExecCommand {
 
     /// - Parameters:
     ///   - variables: names of variables that the command inherits in addition to ``inherited``.
-    ///   - patience: the maximum time in which it reads nothing, and then the maximum time until it ends.
+    ///   - patience: the maximum time for which the program reads nothing, and for which it runs after its input was closed.
     init(_ command: String, variables: [String], patience: Duration, stop: StopSignal) {
         let names = Self.inherited.union(variables)
         self.command = command
@@ -98,7 +98,8 @@ actor ExecCommand {
             return
         }
         defer { close(ends[0]) }
-        // The command must not hold the write end of its own input, or it would never see the end. No other process is started in between.
+        // Without this, the command would keep the write end of its own input open, and would never see the end. No other program is
+        // started before `fcntl`.
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)

@@ -25,7 +25,7 @@ struct HTTPExchange: Sendable {
 
     /// The reason why there is no answer.
     enum Failure: Error, CustomStringConvertible {
-        /// Nothing listens there, or TLS failed.
+        /// Nothing listens at the address, or TLS failed.
         case unreachable(String)
         case timeout(TimeAmount)
         /// The connection was closed before the end of the answer.
@@ -100,7 +100,7 @@ struct HTTPExchange: Sendable {
     }
 }
 
-/// Posts JSON to a server of a user's, such as a receiver of webhooks or a collector of traces.
+/// Posts JSON to a server that the operator names, such as a receiver of webhooks or a collector of traces.
 struct HTTPPost: Sendable, CustomStringConvertible {
     let address: HTTPAddress
     /// `nil` for an address without TLS.

@@ -27,7 +27,7 @@ enum CommandNames {
             let children = command.configuration.subcommands
             guard !children.isEmpty, !argument.hasPrefix("-") else { break }
             guard let child = children.first(where: { name($0) == argument }) else {
-                // It is an argument of the default subcommand.
+                // The word is an argument of the default subcommand.
                 if command.configuration.defaultSubcommand != nil { break }
                 let names =
                     children.filter { $0.configuration.shouldDisplay }.map { name($0) }

@@ -148,7 +148,7 @@ struct JobLines {
                 number -= 1
                 break
             }
-            // A string contains no line end.
+            // A JSON string contains no line end, so a space can replace it.
             text.writeInteger(UInt8(ascii: " "))
             text.writeImmutableBuffer(next)
             let last = next.readableBytesView.last { $0 > 0x20 }

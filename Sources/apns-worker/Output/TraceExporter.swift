@@ -36,7 +36,7 @@ struct TraceExporter: Service {
         case refused(String)
     }
 
-    /// Exports spans until the worker has ended, and then those that are left.
+    /// Exports spans until the worker has ended, and then the remaining spans.
     func run() async throws {
         await cancelWhenGracefulShutdown {
             var waiting: [Span] = []
@@ -60,7 +60,7 @@ struct TraceExporter: Service {
                 }
                 do { try await Task.sleep(for: pause) } catch { break }
             }
-            // One attempt each, because an unreachable collector must not delay the end.
+            // One attempt for each batch, because an unreachable collector must not delay the end.
             while true {
                 if waiting.isEmpty { waiting = spans.take(Self.batch) }
                 guard !waiting.isEmpty else { break }
@@ -184,13 +184,13 @@ struct TraceExport {
             kind: span.kind == .client ? 3 : 5, startTimeUnixNano: "\(span.start)", endTimeUnixNano: "\(span.end)",
             attributes: span.attributes.sorted { $0.key < $1.key }.map { Attribute($0.key, $0.value) },
             links: [Link(traceId: span.producer.traceID, spanId: span.producer.spanID)],
-            // STATUS_CODE_ERROR; a success is left unset, as for all clients.
+            // 2 is STATUS_CODE_ERROR. The status of a success stays unset.
             status: span.failure.map { Status(code: 2, message: $0) })
     }
 
     func json() throws -> ByteBuffer { ByteBuffer(bytes: try JSONEncoder().encode(request)) }
 
-    /// Returns the number of spans that a collector refused, by its answer, and why; `nil` if it accepted all.
+    /// Returns the number of spans that a collector refused according to its answer, and the reason; `nil` if it accepted all spans.
     static func refusal(in body: ByteBuffer) -> (count: Int, reason: String)? {
         struct Answer: Decodable {
             struct Partial: Decodable {
@@ -217,7 +217,7 @@ struct TraceExport {
             guard let count = answer.partialSuccess?.rejectedSpans?.number, count > 0 else { return nil }
             return (count, answer.partialSuccess?.errorMessage ?? "no reason")
         } catch {
-            // Collectors may answer with nothing.
+            // A collector's answer can be empty.
             return nil
         }
     }

@@ -31,14 +31,14 @@ struct ResultDelivery {
 
     private static let backoff = Backoff(first: .milliseconds(500), longest: .seconds(60), least: 0.8)
 
-    /// The maximum number of results that are handed over singly at a time.
+    /// While this number of results wait to be handed over alone, new results are taken one at a time.
     private static let maximumSingles = 1000
 
     /// The end of a run.
     enum Ending: Sendable {
         /// All results were accepted.
         case complete
-        /// Some were parked, or not accepted.
+        /// Some results were parked, or were not accepted.
         case incomplete
         /// The receiver has ended, or refuses all results.
         case closed
@@ -91,15 +91,15 @@ struct ResultDelivery {
     let receiver: any ResultReceiver
     let filter: ResultFilter
     let limits: Limits
-    /// The time of the first result for a new group, in milliseconds since 1970; `nil` to start with the next one.
+    /// The time of the first result for a new group, in milliseconds since 1970; `nil` to start with the next result.
     let since: Int64?
     let stop: StopSignal
 
     private var log: DeliveryLog
     private var blame = Blame()
-    /// The entries that this consumer is working on, with the number of results that are left of each.
+    /// The entries that this consumer is working on, with the number of results that are left in each entry.
     private var held: [String: Int] = [:]
-    /// The handled entries that may not be acknowledged, because Redis did not answer or the group was lost.
+    /// The handled entries whose acknowledgement is uncertain, because Redis did not answer or the group was lost.
     private var unconfirmed: Set<String> = []
     /// The entries that this consumer had when the group was lost. The reopened group delivers them again.
     private var lost: Set<String> = []
@@ -166,7 +166,7 @@ struct ResultDelivery {
 
     // MARK: The group
 
-    /// Opens the group, also again after it was lost. The results at hand are handed over nevertheless.
+    /// Opens the group, for the first time or after it was lost. The results that this consumer has are handed over in any case.
     private mutating func open() async throws {
         log.opened(try await group.open(since: since, after: position))
         lost = Set(held.keys).union(unconfirmed)
@@ -176,7 +176,7 @@ struct ResultDelivery {
     /// The errors of Redis for a group that is lost, and for one that was lost during a blocking read.
     private static let lossCodes: Set = ["NOGROUP", "UNBLOCKED"]
 
-    /// Runs `body`, and again if the group was lost: the stream, and with it the group, can be deleted at any time.
+    /// Runs `body`, and repeats it if the group was lost: the stream, and with it the group, can be deleted at any time.
     private mutating func recovering<Value>(_ body: (inout Self) async throws -> Value) async throws -> Value {
         do {
             return try await body(&self)
@@ -207,7 +207,7 @@ struct ResultDelivery {
         return try await group.take(count, waiting: limits.once ? nil : 1000)
     }
 
-    /// Takes over entries of silent consumers.
+    /// Reclaims entries of silent consumers.
     private func silentConsumersPage(_ count: Int) async throws -> ResultPage {
         for other in try await group.holders() where other != consumer {
             let pending = try await group.pending(of: other, idle: limits.claimAfter, count: count)
@@ -279,8 +279,8 @@ struct ResultDelivery {
         return false
     }
 
-    /// Hands over results one by one, each after its own pauses, and new results together in between. New results show whether the receiver
-    /// has a problem of its own, so some are always taken.
+    /// Hands over results one by one, each after its own pauses. In between, hands over new results together, because they show whether the
+    /// receiver has a problem of its own.
     private mutating func deliverOneByOne(_ results: [StoredResult]) async throws {
         var left = results.map { Single(result: $0) }
         var rests = 0
@@ -423,7 +423,7 @@ struct ResultDelivery {
     private mutating func renewIfDue() async throws {
         guard ContinuousClock.now - renewed >= .milliseconds(renewal) else { return }
         try await recovering { try await $0.group.renew(Array($0.held.keys)) }
-        // This call also counts the entries that wait.
+        // The position includes the number of unread entries.
         position = try await group.acknowledge([])
         renewed = .now
     }

@@ -34,7 +34,7 @@ struct ResultBatch: Sendable {
 enum ResultReception: Sendable, Equatable {
     /// The receiver has the results.
     case accepted
-    /// The receiver does not accept these results at any time.
+    /// The receiver will never accept these results.
     case refused(String)
     /// The receiver could not process the results now. `retryAfter` is the pause that it requested, in milliseconds.
     case failed(String, retryAfter: Int64? = nil)
@@ -71,9 +71,9 @@ protocol ResultReceiver: Sendable, CustomStringConvertible {
 /// A shell command that reads results on standard input and accepts them by exiting with 0. It is started for each batch.
 struct CommandReceiver: ResultReceiver {
     let command: String
-    /// Variables that the command inherits in addition to those of every command.
+    /// Variables that the command inherits in addition to ``ExecCommand/inherited``.
     let variables: [String]
-    /// The maximum time in which it reads nothing, and then the maximum time until it ends.
+    /// The maximum time for which the command reads nothing, and for which it runs after its input was closed.
     let patience: Duration
     let stop: StopSignal
 

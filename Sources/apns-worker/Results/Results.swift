@@ -135,7 +135,7 @@ struct Results: AsyncParsableCommand {
         return (shown, search.unread)
     }
 
-    /// Reports that nothing was found, and the results that are not kept.
+    /// Reports that nothing was found, and which results the queues do not keep.
     private func reportNone(_ searched: Int, _ queues: [Queue], isFiltered: Bool) {
         let place = queues.count == 1 ? "queue \(queues[0].keys.queue)" : "\(queues.count) queues"
         let isAnyWanted = !isFiltered && options.since == nil && options.until == nil

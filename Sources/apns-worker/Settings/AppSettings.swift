@@ -14,7 +14,7 @@ import TLS
 struct AppSettings {
     /// The name that jobs select the app by.
     let name: String
-    /// True if `apps` names it, so that it can have its own settings.
+    /// True if the setting `apps` names the app, which can then have its own settings.
     let isNamed: Bool
     let settings: Settings
     /// The credential and endpoint used instead of its own if APNs is simulated.
@@ -211,7 +211,7 @@ struct AppSettings {
         func key(
             _ source: SecretSource, id: Setting, isOwn ownsKey: Bool, _ passphrase: Setting, _ passphraseFile: Setting
         ) throws -> CredentialPlan.Key {
-            // The common ID is that of the common key, if there is one.
+            // The common ID belongs to the common key, if there is a common key.
             let isOfOther = ownsKey && !isOwn(id) && isCommon(.key, .keyBase64)
             let given = isOfOther ? nil : text(id)
             if Self.isOfAnotherService(source) {

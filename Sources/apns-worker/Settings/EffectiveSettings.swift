@@ -15,7 +15,7 @@ struct EffectiveSettings {
     }
 
     private(set) var lines: [Line] = []
-    /// The values by the same paths, including secrets: for comparison, never for printing.
+    /// The values by the paths of ``lines``, including secrets: for comparison, never for printing.
     private(set) var values: [String: (text: String, isReloadable: Bool)] = [:]
 
     init(_ settings: Settings, includesDefaults: Bool) throws {

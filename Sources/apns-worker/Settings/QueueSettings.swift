@@ -40,8 +40,8 @@ struct QueueSettings {
     }
 
     /// - Parameters:
-    ///   - weight: `nil` for that of its settings.
-    ///   - place: the place of its name, for an error.
+    ///   - weight: `nil` for the weight in the queue's settings.
+    ///   - place: the place of the queue's name, for an error.
     ///   - isOnly: true if the worker has no other queue.
     func queue(_ name: String, weight: Int?, place: String, isOnly: Bool) throws -> QueueConfiguration {
         // The name is checked first, so that a mistake in it is reported with its place.
@@ -56,8 +56,8 @@ struct QueueSettings {
         return queue
     }
 
-    /// The format of the first queue's jobs. Unlike ``all()``, it does not refuse keys in different slots of a Cluster: the jobs of another
-    /// system are only read.
+    /// The format of the first queue's jobs. Unlike ``all()``, it accepts keys in different slots of a Cluster, because the caller only
+    /// reads jobs.
     var firstFormat: JobFormat {
         get throws {
             let names = settings.queueNamesOfFile + SettingsVariables.names(settings.value(.queueNames)?.text)

@@ -24,7 +24,7 @@ import Telemetry
 // Only a setting that code reads by name, such as a credential, has a constant here.
 extension Setting {
     static let all: [Setting] = redis + queues + work + admin + app + gateway + queue
-    /// Of the settings that most commands have, those that `--help` shows.
+    /// The few settings that `--help` of most commands shows.
     static let bestKnown = [redisURL, prefix, queueNames, topic, key]
 
     // MARK: Redis
@@ -96,7 +96,7 @@ extension Setting {
             "lanes", .number(0...256), .work, to: \WorkerConfiguration.lanes,
             "Number of event loops, each with its own connections; 0 means one per core.", initial: 0),
         Setting(
-            // Lanes renew after a third of the lease; an idle lane ticks once per second.
+            // At least 7 s: lanes renew after a third of the lease, and an idle lane ticks only once per second.
             "lease", .duration(.milliseconds, 7000...3_600_000), .work, to: \QueueLimits.lease,
             "Time after which other workers reclaim the jobs of an unresponsive worker."),
         Setting(

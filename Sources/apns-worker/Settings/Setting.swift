@@ -53,7 +53,6 @@ struct Setting: Sendable {
     let isSecret: Bool
     /// True if a running worker applies a changed value.
     let isReloadable: Bool
-    /// The setting's flag, if it has one.
     let flag: String?
     /// True if the setting can be given for all apps or queues at once.
     let canBeCommon: Bool
@@ -114,7 +113,7 @@ struct Setting: Sendable {
         }
     }
 
-    /// Writes a value to its member, if this configuration has it.
+    /// Writes a value to its member, if `Root` has the member.
     func write<Root: ConfigurationRoot>(_ content: @autoclosure () -> SettingContent?, to root: inout Root) {
         guard let member = member as? SettingMember<Root>, let content = content() else { return }
         member.write(content, &root)
@@ -160,7 +159,7 @@ struct Setting: Sendable {
         }
     }
 
-    /// True if some workers cannot start without the setting; ``shownDefault`` says which.
+    /// True if some workers cannot start without the setting; ``shownDefault`` names these workers.
     var isRequired: Bool { otherwise?.hasPrefix("required") ?? false }
 
     // MARK: Values
@@ -210,7 +209,7 @@ struct Setting: Sendable {
         throw Mistake(sentence)
     }
 
-    /// For the path of a file, the setting that has its contents, if there is one.
+    /// If the value is the path of a file, the setting that has the file's contents; otherwise `nil`.
     private var itself: Setting? {
         let last = path.last ?? ""
         let own = last.hasSuffix("_file") ? String(last.dropLast(5)) : last + "_base64"

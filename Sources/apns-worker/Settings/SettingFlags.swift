@@ -110,7 +110,7 @@ typealias RedisOptions = SettingFlags<RedisFlags>
 typealias QueueOptions = SettingFlags<QueueFlags>
 /// The queues from which a worker claims jobs, and their Redis.
 typealias QueuesOptions = SettingFlags<QueuesFlags>
-/// An app, or the common settings of several.
+/// An app, or the common settings of several apps.
 typealias AppOptions = SettingFlags<AppFlags>
 
 enum RedisFlags: SettingFlagSections {

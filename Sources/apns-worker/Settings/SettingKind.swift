@@ -50,7 +50,7 @@ enum SettingKind: Sendable, Equatable {
         range.lowerBound * unit.milliseconds...range.upperBound * unit.milliseconds
     }
 
-    /// Valid values: all of a choice, otherwise one.
+    /// Valid values: all values of a choice, or one value of another kind.
     var examples: [SettingContent] {
         switch self {
         case .text, .file, .list: [.text("")]

@@ -169,7 +169,7 @@ struct SettingsFile: Sendable {
 /// A setting whose value is the content of a file, as with mounted secrets.
 enum SecretFile {
     /// Returns the file's text without the trailing line feed.
-    /// - Parameter itself: the setting for the text itself.
+    /// - Parameter itself: the setting whose value is the text itself.
     /// - Throws: the problem, to be printed right after the name of the setting.
     static func text(_ path: String, itself: String) throws(Mistake) -> String {
         guard PathText.isPath(path) else {

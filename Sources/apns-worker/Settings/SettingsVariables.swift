@@ -4,8 +4,7 @@ import PrintableText
 struct SettingsVariables: Sendable {
     /// The variable with the secret of `results --webhook`; it is not a setting.
     static let webhookSecret = "APNS_WORKER_WEBHOOK_SECRET"
-    /// The variable that replaces ``QueueLimits/steadyTime``. It is not a setting: only tests set it, because they would wait for that
-    /// time.
+    /// The variable that replaces ``QueueLimits/steadyTime``. Only tests set it, so that they need not wait for that time.
     static let testSteadyTime = "APNS_WORKER_TEST_STEADY_TIME"
 
     /// Values by the names of their variables, without the suffix `_FILE` of variables that name a file.
@@ -90,7 +89,7 @@ struct SettingsVariables: Sendable {
         }
     }
 
-    /// True for variables of Kubernetes, which defines some for each service; a service may be called apns-worker.
+    /// True for a variable that Kubernetes defines for a service, which may be called apns-worker.
     private static func isOfKubernetes(_ name: String) -> Bool {
         let rest = name.dropFirst(Setting.variablePrefix.count)
         // …_SERVICE_HOST, …_SERVICE_PORT, …_SERVICE_PORT_<name>, …_PORT, …_PORT_<number>_TCP…

@@ -13,7 +13,7 @@ struct YAMLNode {
     }
 
     let content: Content
-    /// The line of the node's first character, from 1. An alias has its own line; the members in it have those of the anchor.
+    /// The line of the node's first character, from 1. An alias has its own line. The members in it have the lines of the anchor's members.
     let line: Int
 
     struct SyntaxError: Error {

@@ -76,7 +76,7 @@ struct RefusalLimitsTests {
             #expect(limits.take("shop", now: begin) == .granted)
             limits.giveBack("shop", now: begin)
         }
-        // All 100 can be in progress at the same time.
+        // All 100 requests can be in progress at the same time.
         for _ in 1...100 { #expect(limits.take("shop", now: begin) == .granted) }
         #expect(limits.take("shop", now: begin) != .granted)
         for _ in 1...200 { limits.giveBack("shop", now: begin) }

@@ -231,7 +231,7 @@ import Testing
     func strangers() {
         do {
             var limits = LoginLimits()
-            // Behind an untrusted proxy, all visitors have its address.
+            // Behind an untrusted proxy, all visitors have the proxy's address.
             for index in 0..<500 { _ = limits.take("name \(index % 60)", "10.0.0.1", now: start) }
             #expect(limits.take("ada", "10.0.0.1", now: start) == .checkSlowly)
             // The limit for all attempts together.

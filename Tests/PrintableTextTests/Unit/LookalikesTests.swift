@@ -22,7 +22,7 @@ struct LookalikesTests {
         "Other names are shown as they are.",
         arguments: [
             "sale", "spring sale", "caf\u{E9}", "\u{3A9}", "Привет \u{439}", "春の セール", "Xuân Lộc \u{1EAD}",
-            // These letters and marks have no common character.
+            // Unicode has no single character for these letters with their marks.
             "\u{1EB9}\u{301}", "q\u{301}", "हिन्दी", "ไทยที่", "שָׁלוֹם", "한글", "می\u{200C}خواهم", "❤\u{FE0F} sale",
             "👩\u{200D}👩\u{200D}👧", "", "a-b_c.d/e",
         ])

@@ -65,7 +65,7 @@ struct ListedTokensTests {
         var random = SeededGenerator(seed: 41)
         var (tokens, unique, known) = ([String](), [String](), Set<String>())
         for _ in 0..<60_000 {
-            // Some are long, and all share their beginning and end.
+            // Some tokens are long, and all have the same beginning and end.
             let number = UInt32.random(in: 0..<40_000, using: &random)
             let token = String(repeating: "ab", count: number % 50 == 0 ? 900 : 12) + String(number + 100_000) + "cd"
             tokens.append(token)
@@ -77,14 +77,14 @@ struct ListedTokensTests {
 
     // MARK: Shares
 
-    /// Returns the tokens of a list with those of a share first, and the number of these.
+    /// Returns the tokens of a list, those of a share first, and the number of tokens in the share.
     private static func ordered(_ tokens: [String], _ share: TokenShare) throws -> (tokens: [String], first: Int) {
         let listed = try listed(Data(tokens.joined(separator: "\n").utf8))
         let digest = listed.tokens.digest
         let first = try listed.tokens.putFirst(share)
         #expect(listed.tokens.digest == digest)
         var read: [String] = []
-        // The second time, only a part of the list was read before.
+        // Before the second reading, only a part of the list was read.
         for _ in 0..<3 { _ = try listed.tokens.next() }
         listed.tokens.rewind()
         while let token = try listed.tokens.next() { read.append(token.hex) }
@@ -170,7 +170,7 @@ struct ListedTokensTests {
         "A row that does not fit the header yields no other column's value.",
         arguments: [
             ("id,token\n1,2,ab\n3,cd\n", [2]), ("token,id\nab\ncd,1\n", [2]), ("id,token\n1,\"x\"y\n2,cd\n", [2]),
-            // The first mark hides the next line.
+            // The first quotation mark hides the next line.
             ("name,token\n\"Smith,ab\n\"Jones\",ef\nBrown,cd\n", [2]),
         ])
     func misfits(_ list: String, refused: [Int]) throws {

@@ -109,7 +109,7 @@ struct ChartTests {
         #expect(columns.split(separator: "class=\"gap\"").count == 3)
         #expect(columns.contains("data-values=\"1,,,0,2,\""))
         let lines = Self.chart(.lines, [.init("one", [2, nil, nil, 0, 2, .nan])])
-        // A value between gaps is a short stroke, others are a line.
+        // A value between gaps is a short stroke. Other values form a line.
         #expect(lines.contains(" d=\"M0.2 14h0.6M3.5 166L4.5 14\""))
     }
 

@@ -85,8 +85,8 @@ struct Check: AsyncParsableCommand {
         if printer.hasFailed { throw ExitCode(1) }
     }
 
-    /// Returns an app to check jobs with if none is configured, because an author of jobs needs no credential; `nil` if apps are configured
-    /// incompletely.
+    /// Returns an example app if neither apps nor credentials are configured, because an author of jobs needs no credential. Otherwise
+    /// returns `nil`.
     private func exampleApp(_ settings: Settings, _ printer: VerdictPrinter) throws -> AppConfiguration? {
         let credential: [Setting] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
         guard job != nil || jobsFrom != nil, !send, credential.allSatisfy({ settings.given($0) == nil }),
@@ -198,7 +198,7 @@ struct Check: AsyncParsableCommand {
         }
     }
 
-    /// Returns the jobs in a file: one that can span several lines, or else one per line.
+    /// Returns the jobs in a file: one job that can span several lines, or else one job per line.
     private static func jobs(in path: String) throws -> [ByteBuffer] {
         let data: Data
         do {

@@ -64,7 +64,7 @@ final class JobsFrom {
         }
     }
 
-    /// Reads a list, or a sorted set. If jobs are added or removed at the left in the meantime, others are shifted, and counted twice or
+    /// Reads a list, or a sorted set. If jobs are added or removed at the left in the meantime, other jobs shift, and are counted twice or
     /// not at all.
     private func readPages(_ client: RedisClient, count: String, range: String, unit: String) async throws {
         let length = try await client.call(RedisCommand(count, source)).root.integer ?? 0

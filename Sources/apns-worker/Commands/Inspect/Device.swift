@@ -49,7 +49,7 @@ struct DeviceShow: AsyncParsableCommand {
             try await matches.search(fleet.jobs(of: keys), for: nil)
         }
         try await CommandRedis(settings).withInvalidTokens { try await matches.search($0, for: nil) }
-        // A gateway may have shorter tokens.
+        // The text may be a whole token, because a gateway's tokens can be shorter than Apple's.
         guard let only = matches.tokens.first else {
             if !TokenText.isShortened(token), TokenText.isToken(matches.beginning) { return matches.beginning }
             throw CommandFailure(.attention, "no token in Redis begins with \(matches.beginning); name the whole token")

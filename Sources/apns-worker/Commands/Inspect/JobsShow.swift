@@ -45,7 +45,7 @@ struct JobsShow: AsyncParsableCommand {
         let filter = try filter()
         let output = ByteOutput.standard
         var (looked, shown, queues) = (0, 0, 0)
-        // A command to look at jobs needs no credential.
+        // `try?`, because a command that shows jobs needs no credential.
         let apps = (try? WorkerSettings(queue.settings()).apps()) ?? []
         let unread = try await QueueChoice.withEach(queue) { fleet, keys, _ in
             let source = try await fleet.queue(keys)

@@ -81,7 +81,7 @@ struct RowOutput<Row: Counted> {
 }
 
 extension Counts {
-    /// Prints the largest numbers first; without groups the sum.
+    /// Prints the numbers, the largest first. Without groups, prints the sum.
     /// - Parameter isTable: true to print a table with titles.
     func print(isJSON: Bool, isTable: Bool = false) {
         guard !groups.isEmpty else {

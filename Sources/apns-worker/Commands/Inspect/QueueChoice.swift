@@ -16,8 +16,8 @@ enum QueueChoice {
         }
     }
 
-    /// Runs `body` for each of these queues, with their number. A queue that can't be read is reported on standard error, and the other
-    /// queues are read nevertheless.
+    /// Runs `body` for each queue of ``withListed(_:_:)``, with the number of queues. A queue that can't be read is reported on standard
+    /// error, and the other queues are read nevertheless.
     /// - Returns: the queues that could not be read.
     /// - Throws: the first error if no queue could be read.
     static func withEach(
@@ -75,7 +75,7 @@ extension UnreadParts {
         for note in notes { Terminal.note(note + "\n") }
     }
 
-    /// Ends the command with the exit status 1 if parts are unread. The others were printed.
+    /// Ends the command with the exit status 1 if parts are unread. The other parts were printed.
     /// - Throws: `ExitCode`.
     func check() throws {
         if !isEmpty { throw ExitCode(ExitStatus.attention.rawValue) }

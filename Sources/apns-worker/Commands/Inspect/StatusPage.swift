@@ -1,7 +1,7 @@
 import Operations
 import PushQueue
 
-/// A status as text, with problems first. Lines fit into 80 columns, except for long names of machines or from operators.
+/// A status as text, with problems first. Only long names make lines longer than 80 columns.
 struct StatusPage {
     let status: FleetStatus
     /// The maximum width of lines.
@@ -31,7 +31,7 @@ struct StatusPage {
         return [styled(cut("\(Words.clock(status.at)) UTC  \(rate)  \(status.redis)\(prefix)"), .dim)]
     }
 
-    /// The number of problems of each kind that are shown individually; the rest is summarized.
+    /// The maximum number of problems of one kind that are shown individually. Further problems are summarized.
     private static let shownOfKind = 3
 
     private var problems: [String] {
@@ -125,15 +125,15 @@ struct StatusPage {
         return lines(["QUEUE"] + heads, rows, alignsLeft: [0], nameWidth: width - 10 * heads.count - 2, notes)
     }
 
-    /// Returns a line such as `most waiting bytes: acme (95.3 MiB of 101.1 MiB, 40 keys)`; `nil` unless one share has more
-    /// than half of them.
+    /// Returns a line such as `most waiting bytes: acme (95.3 MiB of 101.1 MiB, 40 keys)`; `nil` unless one share has more than half of the
+    /// bytes.
     private static func fair(_ queue: QueueStatus) -> String? {
         guard let shares = queue.fair, let largest = shares.dominant else { return nil }
         return "most waiting bytes: \(QueueShares.name(largest)) (\(Words.bytes(largest.waitingBytes)) of "
             + "\(Words.bytes(shares.waitingBytes)), \(Words.count(shares.count, "key")))"
     }
 
-    /// Returns a line such as `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
+    /// Returns a line such as `of due and later: 12 retrying, 3 scheduled`; `nil` without due and later jobs.
     private static func postponed(_ queue: QueueStatus) -> String? {
         guard queue.due + queue.later > 0 else { return nil }
         var parts = queue.retrying > 0 ? ["\(Words.number(queue.retrying)) retrying"] : []

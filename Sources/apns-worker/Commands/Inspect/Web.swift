@@ -196,7 +196,7 @@ struct ServedDashboard: Service {
 
     /// Connects to Redis and starts to listen.
     /// - Parameters:
-    ///   - hangups: SIGHUPs. At each, it looks for changed certificates at once.
+    ///   - hangups: SIGHUP signals. After each signal, the dashboard looks for changed certificates at once.
     ///   - worker: the name of the worker in this process, if there is one.
     /// - Throws: ``CommandFailure``.
     static func start(
@@ -205,7 +205,7 @@ struct ServedDashboard: Service {
     ) async throws -> ServedDashboard {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let redis = try CommandRedis(settings, as: "apns-worker:web")
-        // After a longer wait, a page shows the problem instead.
+        // A page that waits longer shows the problem in place of its content.
         let fleet = try redis.fleet(searches: true, on: loop) {
             try await $0.waitUntilReady(timeout: .seconds(3))
         }

@@ -65,7 +65,7 @@ struct InvalidAdd: AsyncParsableCommand {
     }
 
     private struct Tally: Encodable {
-        /// The numbers of tokens that are new in the set, that were in it before, and whose devices have registered since; and of refused
+        /// The numbers of new tokens, of tokens that were in the set before, of tokens whose devices have registered since, and of refused
         /// lines.
         var added = 0
         var known = 0

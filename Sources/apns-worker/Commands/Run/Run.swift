@@ -58,7 +58,7 @@ struct Run: AsyncParsableCommand {
     var statsFile: String?
 
     func run() async throws {
-        // From now on the signal no longer ends the process.
+        // From here on, SIGHUP does not end the process.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
         let credentials = try simulate.credentials()
         let name = Self.uniqueName()
@@ -171,8 +171,8 @@ struct Run: AsyncParsableCommand {
     }
 }
 
-/// Makes a worker quiet at SIGTSTP, and ends that at SIGCONT. Some programs use other signals as commands: these are ignored, because they
-/// would end the process without a drain.
+/// Makes a worker quiet at SIGTSTP, and lets it claim jobs again at SIGCONT. Ignores signals that other programs use as commands, because
+/// they would end the process without a drain.
 struct WorkerSignals: Service {
     private static let ignored = [(SIGUSR1, "SIGUSR1"), (SIGUSR2, "SIGUSR2"), (SIGALRM, "SIGALRM")]
 
@@ -185,8 +185,8 @@ struct WorkerSignals: Service {
     }
 
     func run() async throws {
-        // `source` ignores the signals. Otherwise SIGTSTP would stop the process, and its leases would expire. The kernel continues
-        // a stopped process at SIGCONT even if that is ignored.
+        // `source` ignores the signals. Otherwise SIGTSTP would stop the process, and its leases would expire. The kernel continues a
+        // stopped process at SIGCONT even if SIGCONT is ignored.
         let commands = [(SIGTSTP, "SIGTSTP"), (SIGCONT, "SIGCONT")].map { number, name in
             Self.source(number) { [worker] in worker.setQuiet(number == SIGTSTP, because: name) }
         }

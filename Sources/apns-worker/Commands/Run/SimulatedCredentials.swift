@@ -26,7 +26,7 @@ struct SimulatedCredentials: Sendable {
     /// The certificates that the apps must trust.
     var trust: TLSTrust { .pem(authority.certificatePEM) }
 
-    /// Returns a signing key; for the gateway, which accepts nothing else, a certificate.
+    /// Returns a signing key, or a certificate for the gateway, which accepts only certificates.
     func credential(
         topic: String, otherTopics: [String], usesGateway: Bool
     ) throws -> Credential {

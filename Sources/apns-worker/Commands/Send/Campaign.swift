@@ -110,7 +110,7 @@ struct CampaignShow: AsyncParsableCommand {
         }
     }
 
-    /// - Parameter unread: the queues that could not be read. A screen shows them, too.
+    /// - Parameter unread: the queues that could not be read, which a screen shows.
     private func draw(
         _ campaigns: [CampaignStatus], _ unread: UnreadParts, _ screen: StatusScreen, isDrawn: Bool
     ) throws {

@@ -223,7 +223,7 @@ struct CampaignSend: AsyncParsableCommand {
         }
     }
 
-    /// Checks the job as `enqueue` does, with a token that stands for those of the list.
+    /// Checks the job as `enqueue` does, with an example token.
     private func check(
         _ template: JobTemplate, _ format: JobFormat, apps: Set<String>?, _ keys: QueueKeys
     ) throws -> [Hint] {

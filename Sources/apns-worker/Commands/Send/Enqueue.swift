@@ -379,7 +379,7 @@ struct Enqueue: AsyncParsableCommand {
 
     /// Reports what was enqueued before an error, and where to continue.
     /// - Parameters:
-    ///   - next: the number of the first line that was not enqueued, or may not have been.
+    ///   - next: the number of the first line that was not enqueued, or whose push is uncertain.
     ///   - last: the number of the last line of its batch.
     private func reportPart(
         _ enqueued: Int, next: Int, last: Int, _ keys: QueueKeys, _ access: FleetAccess, _ error: RedisError
@@ -424,8 +424,8 @@ struct Enqueue: AsyncParsableCommand {
     }
 }
 
-/// The campaigns of the jobs that a call enqueues. Their totals are known only after the last job, so they stay open until that is pushed:
-/// an open campaign can't finish.
+/// The campaigns of the jobs that a call enqueues. Their totals are known only after the last job was pushed. Until then they stay open, so
+/// that they can't finish.
 ///
 /// Errors are only reported: the jobs are in the queue, and would be enqueued again if the command failed.
 private struct OpenCampaigns {

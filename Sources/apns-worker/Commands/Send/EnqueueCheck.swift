@@ -82,7 +82,7 @@ struct EnqueueCheck {
         return accepted
     }
 
-    /// Returns the job with an ID, if its only mistake is a `replaces` without one.
+    /// Returns the job with an ID, if its only mistake is a `replaces` without an ID.
     private func named(_ body: ByteBuffer) -> ByteBuffer? {
         do throws(JobError) {
             _ = try JobDecoder.decode(body, as: format)
@@ -112,9 +112,9 @@ struct EnqueueCheck {
 struct LineNotes {
     /// A kind of note, as `--json` prints it.
     struct Kind: Encodable {
-        /// The number of the first line.
+        /// The first line with the note, counted from 1.
         let line: Int
-        /// The number of all lines.
+        /// The count of lines with the note.
         var lines = 1
         /// The rule of a hint; `nil` for a refusal.
         let hint: String?

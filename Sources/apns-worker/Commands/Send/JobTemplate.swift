@@ -105,7 +105,7 @@ struct JobTemplate {
         return job
     }
 
-    /// Returns the first job, with a token that stands for those of the list.
+    /// Returns the first job, with an example token.
     func example(now: Int64) -> ByteBuffer {
         job(0, size: 4096, now: now) { text in
             text.writeString("\"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0\"")

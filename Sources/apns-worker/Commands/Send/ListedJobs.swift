@@ -29,7 +29,7 @@ final class ListedJobs: CampaignJobs {
     private let position: Mutex<Position>
 
     /// - Parameters:
-    ///   - jobDigest: the digest of everything except the list that determines the jobs.
+    ///   - jobDigest: the digest of everything that determines the jobs, except the list.
     ///   - size: the number of tokens in a job.
     ///   - share: the tokens of the canary.
     /// - Throws: ``TokenListFailure``.

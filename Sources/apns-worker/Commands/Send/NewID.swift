@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// IDs for jobs whose producers gave none.
+/// IDs for jobs without an ID.
 enum NewID {
     /// Returns 24 hex digits, like those of Ruby's `SecureRandom.hex(12)` for Sidekiq.
     static func make() -> String {
@@ -14,7 +14,7 @@ enum NewID {
         insert(format == .native ? "id" : "jid", "\"\(id)\"", into: job)
     }
 
-    /// Inserts a member before the others of an object that does not have it, or replaces its null value. All else is unchanged.
+    /// Inserts a member at the beginning of an object that lacks it, or replaces its null value. The other bytes stay unchanged.
     /// - Parameter value: JSON.
     static func insert(_ name: String, _ value: String, into job: ByteBuffer) -> ByteBuffer {
         let null = job.withUnsafeReadableBytes { bytes in try? nullValue(of: name, in: bytes) }
@@ -53,7 +53,7 @@ enum NewID {
     }
 }
 
-/// Writes a job in the way of Sidekiq's client.
+/// Writes a job as Sidekiq's client does.
 struct SidekiqWrapper {
     let queue: String
     let className: String

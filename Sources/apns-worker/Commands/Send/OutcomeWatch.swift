@@ -32,7 +32,7 @@ struct OutcomeWatch {
         position = newest.entries.first ?? StoredResult.beginning
     }
 
-    /// Prints the outcome of each notification, or the state of the queue if it takes too long.
+    /// Prints the outcome of each notification, or the state of the queue after the time limit.
     /// - Returns: true if all were delivered.
     /// - Throws: `RedisError`.
     mutating func follow(isJSON: Bool) async throws -> Bool {

@@ -10,7 +10,7 @@ struct PushConfirmation {
         case unasked
         /// Enough replicas have the push: this number.
         case confirmed(Int)
-        /// Too few replicas have it, or their number is unknown.
+        /// Too few replicas have the push, or their number is unknown.
         case unconfirmed(String)
 
         /// Returns the end of a line such as `enqueued 1 job on default`.
