@@ -10,7 +10,8 @@ extension Unicode.Scalar {
         }
     }
 
-    /// The character's escape in JSON, such as `\u202e`. The code point must have at most four hex digits, as all unprintable ones have.
+    /// The character's escape in JSON, such as `\u202e`. The code point must have at most four hex digits, as all unprintable characters
+    /// have.
     public var jsonEscape: String {
         #"\u"# + value.digits(4, radix: 16)
     }
@@ -33,15 +34,14 @@ extension StringProtocol {
         String(String.UnicodeScalarView(unicodeScalars.filter { !$0.isUnprintable }))
     }
 
-    /// Returns the first characters of the text, with each unprintable one replaced, so that a reader of an untrusted name sees where one
-    /// was.
+    /// Returns the first characters of the text, and replaces unprintable characters, so that a reader of an untrusted name notices them.
     public func printable(replacing character: Unicode.Scalar, atMost count: Int) -> String {
         String(String.UnicodeScalarView(unicodeScalars.prefix(count).map { $0.isUnprintable ? character : $0 }))
     }
 }
 
 extension StringProtocol {
-    /// Returns the name that a mistyped one probably means; `nil` if none is similar enough.
+    /// Returns the name that this mistyped name probably means; `nil` if no name is similar enough.
     public func nearest(of names: some Sequence<String>) -> String? {
         let own = Array(lowercased().utf8)
         // A longer text is not a name, and the time of a comparison grows with its length.
@@ -56,7 +56,7 @@ extension StringProtocol {
 
 extension [UInt8] {
     /// Returns the number of bytes to insert, remove, replace or swap with a neighbour to get the other bytes; `nil` if it is more than
-    /// `limit`. The limit should be at most 4, because each step of it costs four times as much.
+    /// `limit`. The limit should be at most 4, because each further step costs four times as much.
     public func editDistance(to other: [UInt8], atMost limit: Int) -> Int? {
         (0...limit).first { Self.isNear(self[...], other[...], within: $0) }
     }

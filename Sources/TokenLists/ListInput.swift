@@ -26,7 +26,7 @@ package final class ListInput {
     package func next() throws(TokenListFailure) -> UnsafeRawBufferPointer {
         guard hasBegun else {
             hasBegun = true
-            // The signature of gzip has two bytes, and a pipe may return one.
+            // The signature of gzip has two bytes, but a pipe may return a single byte.
             let count = try read(minimum: 2, into: raw)
             let first = UnsafeRawBufferPointer(rebasing: raw[..<count])
             guard first.starts(with: [0x1F, 0x8B]) else { return first }
@@ -66,7 +66,7 @@ private final class Inflation {
     /// True after a member, until the next one begins.
     private var isBetween = false
 
-    /// - Parameter first: the first bytes of the first member; they must stay valid until the next ones are read.
+    /// - Parameter first: the first bytes of the first member; they must stay valid until the next bytes are read.
     init(_ first: UnsafeRawBufferPointer) throws(TokenListFailure) {
         stream.initialize(to: z_stream())
         feed(first)

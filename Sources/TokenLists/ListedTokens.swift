@@ -1,7 +1,7 @@
 import APNS
 import NIOCore
 
-/// The device tokens of a list, each once, in their order.
+/// The different device tokens of a list, in the list's order.
 package final class ListedTokens {
     package struct Refusal: Sendable {
         package let line: Int

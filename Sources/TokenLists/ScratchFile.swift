@@ -57,7 +57,7 @@ package final class ScratchFile {
         filled += 2
     }
 
-    /// - Parameter bytes: no more than a buffer.
+    /// - Parameter bytes: at most ``bufferSize`` bytes.
     func append(_ bytes: UnsafeRawBufferPointer) throws(TokenListFailure) {
         if Self.bufferSize - filled < bytes.count { try flush() }
         UnsafeMutableRawBufferPointer(rebasing: buffer[filled...]).copyMemory(from: bytes)
@@ -97,7 +97,7 @@ package final class ScratchFile {
     }
 
     /// Returns bytes of the file, which are valid until the next call. All bytes must have been written.
-    /// - Parameter count: no more than a buffer.
+    /// - Parameter count: at most ``bufferSize``.
     func window(at position: Int, _ count: Int) throws(TokenListFailure) -> UnsafeRawBufferPointer {
         if position < windowStart || position + count > windowStart + filled {
             (windowStart, filled) = (position, 0)

@@ -2,7 +2,7 @@ import COpenSSL
 import Glibc
 import PrintableText
 
-/// Device tokens in the order of their addition, each once. They are kept in files, so they need little memory.
+/// Different device tokens in the order in which they were added. They are kept in files, so they need little memory.
 ///
 /// One file has the tokens in their order. The other has them in parts, by their hashes. At the end each part is read into memory, and
 /// repetitions are marked. Only these marks, one bit per token, grow with the number of tokens. Whole tokens are compared, not their
@@ -228,7 +228,7 @@ package struct TokenShare: Sendable, Equatable {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Returns a hash of the bytes that is the same in all processes. All of its bits are equally good.
+    /// Returns a hash of the bytes that is the same in all processes. All bits of the hash are equally random.
     fileprivate func hash(_ seed: UInt64 = 0) -> UInt64 {
         var hash = (UInt64(count) &* 0x9E37_79B9_7F4A_7C15) ^ seed
         func mix(_ word: UInt64) {

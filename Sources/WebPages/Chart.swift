@@ -43,7 +43,7 @@ package struct Chart: Sendable {
     /// The series that have a value above 0.
     private let series: [Series]
     private let marks: [Mark]
-    /// True if the last step is not over, so that its counts are lower than they will be.
+    /// True if the last step is not over, so that its counts will still grow.
     private let lastIsUnfinished: Bool
 
     /// - Parameters:
@@ -144,7 +144,7 @@ package struct Chart: Sendable {
 
     // MARK: Values
 
-    /// Hatches the steps in which nothing was recorded, because that is not the same as 0. Lines have gaps instead.
+    /// Hatches the steps of columns in which nothing was recorded, so that they do not look like 0.
     private var gaps: HTML {
         guard kind == .columns else { return "" }
         var (gaps, start) = (HTML(), 0)

@@ -80,7 +80,7 @@ struct ChartScale: Sendable {
             (self.size, self.divisor, self.suffix) = (size, divisor, suffix)
         }
 
-        /// The form for the script, such as `30000/1000/ s`.
+        /// The text for `chart.js`, such as `30000/1000/ s`.
         var text: String { divisor == 1 && suffix.isEmpty ? "\(Int(size))" : "\(Int(size))/\(Int(divisor))/\(suffix)" }
     }
 

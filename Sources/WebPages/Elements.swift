@@ -47,7 +47,8 @@ package enum Elements {
 
     /// Returns a table whose rows are cards on phones. The keyboard can walk through its rows.
     ///
-    /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`. A column with only such cells is not shown.
+    /// An absent text is an empty cell, which phones omit. An unknown number or time is `–`. A column with only empty and unknown cells is
+    /// not shown.
     /// - Parameters:
     ///   - caption: the name of the table, for screen readers.
     ///   - empty: the markup in place of a table without rows; see ``empty(_:_:)``.
@@ -145,7 +146,7 @@ package enum Elements {
         return HTML(
             parts.enumerated().map { index, part -> HTML in
                 if index.isMultiple(of: 2) { return "\(part)" }
-                // A backtick without its partner is text.
+                // A single backtick is text.
                 return index == parts.count - 1 ? "`\(part)" : "<code>\(part)</code>"
             })
     }

@@ -1,7 +1,7 @@
 import HTTPTypes
 import Hummingbird
 
-/// Adds the headers that restrict what a browser can run and store to each response.
+/// Adds headers to each response, which restrict what a browser can run and store.
 package struct PageSecurity<Context: RequestContext>: RouterMiddleware {
     /// No inline code and no external sources; forms and frames of this site only.
     private static var policy: String {

@@ -18,7 +18,7 @@ final class JobsAPI: Sendable {
 
     init(site: Site) { self.site = site }
 
-    /// `Retry-After` in seconds: if a producer has no credit, the list is too long, or Redis is nearly full.
+    /// `Retry-After` in seconds for a producer without credit, for a list that is too long, and for a nearly full Redis.
     private static let (creditPause, listPause, memoryPause) = (1, 5, 10)
     /// The lifetime of an `Idempotency-Key` in seconds. In this time, its jobs are sent only once.
     private static let uniqueFor = 86_400
@@ -181,7 +181,7 @@ final class JobsAPI: Sendable {
             do {
                 outcome = try await JobPush.push(jobs, client, keys, maximumLength: maximum, request: request)
             } catch RedisError.notConnected {
-                // Nothing was sent, so it is safe to push again. To wait for the connection before each push would cost two hops between
+                // Nothing was sent, so it is safe to push again. Waiting for the connection before each push would cost two hops between
                 // event loops.
                 let ready = try await site.source.fleet.client(for: keys.jobs)
                 outcome = try await JobPush.push(jobs, ready, keys, maximumLength: maximum, request: request)

@@ -101,7 +101,7 @@ struct Admission: Sendable {
     enum Entry: Sendable, Equatable {
         /// Anyone may make the request.
         case open
-        /// - Parameter newSession: the session to give to the browser; nil if it has one or needs none.
+        /// - Parameter newSession: the new session of the browser; nil if the browser has a session or needs none.
         case admitted(Visitor, newSession: String?)
         /// The visitor must log in first.
         /// - Parameter to: the path and query of the page to return to; nil for the first page.
@@ -352,7 +352,7 @@ struct AdmissionMiddleware: RouterMiddleware {
     }
 }
 
-/// Limits an amount that is in use at the same time, per visitor and in all, so that one visitor cannot use up the whole.
+/// Limits the amounts that each visitor, and all visitors, use at the same time, so that one visitor cannot use up the whole.
 final class Shares: Sendable {
     enum Refusal { case own, all }
 
@@ -362,7 +362,7 @@ final class Shares: Sendable {
     init(ofVisitor: Int, all: Int) { (self.ofVisitor, self.all) = (ofVisitor, all) }
 
     /// Takes an amount for a visitor, before it is used.
-    /// - Returns: the limit that it would exceed, if any.
+    /// - Returns: the limit that the amount would exceed; nil if the amount was taken.
     func take(_ amount: Int, for visitor: Visitor) -> Refusal? {
         used.withLock { used in
             let own = used[visitor.shareName, default: 0] + amount

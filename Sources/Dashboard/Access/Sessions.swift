@@ -31,7 +31,8 @@ final class Sessions: Sendable {
         /// `known` has sessions that were found in Redis, `local` those that could not be stored there.
         var known: [String: Session] = [:]
         var local: [String: Session] = [:]
-        /// `ended` has sessions that ended early, with the end of their lifetime. `undeleted` has those that Redis may still have.
+        /// `ended` has sessions that ended early, with the end of their lifetime. `undeleted` has the ended sessions that Redis may still
+        /// have.
         var ended: [String: Int64] = [:]
         var undeleted: Set<String> = []
     }
@@ -96,8 +97,8 @@ final class Sessions: Sendable {
         return session
     }
 
-    /// Ends a session. This process refuses it from now on, other processes once Redis has deleted it. A deletion that fails is tried again
-    /// when a session ends, or when an ended session is used.
+    /// Ends a session. This process refuses it from now on. Other processes refuse it once Redis has deleted it. A failed deletion is tried
+    /// again when a session ends, or when an ended session is used.
     func end(_ value: String) async {
         guard Self.isValue(value) else { return }
         let key = key(of: value)
@@ -179,7 +180,7 @@ struct LoginLimits {
         case all
     }
 
-    /// Counts an attempt, and decides about it.
+    /// Counts an attempt, and returns how to answer it.
     /// - Parameter address: the sender's address, or its group of addresses.
     mutating func take(_ name: String, _ address: String, now: NIODeadline) -> Turn {
         if prunedAt == .distantPast || now - prunedAt >= .seconds(10) {

@@ -206,7 +206,7 @@ actor PasswordChecks {
             return true
         }
         if waiting.count >= Self.maximum {
-            // The sender with the most waiting checks loses one of them; it may be this sender.
+            // The sender with the most waiting checks loses one check. It may be this sender.
             let largest = sizes.max { $0.value < $1.value }
             guard let largest, largest.key != group, largest.value > (sizes[group] ?? 0) + 1,
                 let index = waiting.lastIndex(where: { $0.group == largest.key })

@@ -13,7 +13,7 @@ struct ActivityPage: DashboardPage {
         /// The operator.
         var by: String?
         var action: AuditEntry.Action?
-        /// A part of the subject or the detail, in either case.
+        /// A part of the subject or the detail, ignoring case.
         var text: String?
         var ending: AuditEntry.Ending?
 

@@ -10,7 +10,7 @@ package struct CampaignReportDocument {
 
     package init(_ summary: CampaignSummary, now: Int64) { (self.summary, self.now) = (summary, now) }
 
-    /// The maximum number of bars of a chart; the rest is one bar.
+    /// The maximum number of bars of a chart. All further values become one bar.
     private static let maximumBars = 12
     private static let (width, row, label) = (720, 28, 220)
 

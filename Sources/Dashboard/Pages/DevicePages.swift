@@ -305,12 +305,12 @@ struct DevicePage: DashboardPage {
         return DeviceTimeline.meaning(of: entry.word).map { Elements.term(pill, $0) } ?? pill
     }
 
-    /// Returns the end of a sentence that nothing was found: the reasons why something may be missing.
+    /// Returns the reasons why a search may have missed something, as the end of a sentence.
     private func gaps(_ findings: DeviceFindings) -> HTML {
         findings.gaps.isEmpty ? "" : ": \(Elements.prose(findings.gaps.joined(separator: "; ")))"
     }
 
-    /// Explains which pushes leave no result, after a sentence that nothing was found.
+    /// The end of a sentence that explains which pushes leave no result.
     private static let kept: HTML = """
         without <code>results: all</code> in the workers' configuration, a delivered push leaves no result. A job with \
         <code>keep_result: true</code> leaves one, too.

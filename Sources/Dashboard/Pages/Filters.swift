@@ -16,7 +16,7 @@ enum Term {
         "Lease": "Time left until other workers reclaim its jobs, if it does not renew",
     ]
 
-    /// Returns a word, with its meaning in a tooltip if it has one here.
+    /// Returns a word, with its meaning in a tooltip if ``meanings`` has it.
     static func of(_ word: String) -> HTML { meanings[word].map { Elements.term("\(word)", $0) } ?? "\(word)" }
 }
 
@@ -108,7 +108,7 @@ struct ListFilter {
 }
 
 extension PageRequest {
-    /// Returns the form of a list's filters, and below it a link for each filter that is set, which removes it.
+    /// Returns the form of a list's filters, and below it a link for each filter that is set. The link removes the filter.
     /// - Parameter keeping: fields of the URL that are not filters of the form, such as the state of the tabs.
     func filters(_ segments: [String], _ filters: [ListFilter], keeping: Set<String> = []) -> HTML {
         func fields(_ filters: [ListFilter]) -> HTML { HTML(filters.map { $0.field(query.all($0.name)) }) }
@@ -162,7 +162,7 @@ extension PageRequest {
     /// Returns the names of the apps that workers have, or that are configured.
     func appNames(_ status: FleetStatus) -> [String] { status.apps.map(\.name) + source.appNames }
 
-    /// Returns a text on one line. A long text is cut, and a tooltip has the whole.
+    /// Returns a text on one line. A long text is cut, and a tooltip has the whole text.
     func short(_ text: String?) -> HTML {
         guard let text, !text.isEmpty else { return "" }
         return text.shown.count > 16 ? "<span class=\"short\" title=\"\(text)\">\(text)</span>" : "\(text)"

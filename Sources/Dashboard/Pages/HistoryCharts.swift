@@ -148,7 +148,7 @@ struct HistoryCharts {
     }
 }
 
-/// The pages that list the jobs of a part of a chart.
+/// Links from a part of a chart to the page that lists its jobs.
 struct ChartLinks: Sendable {
     private let links: Links
     private let times: ChartTimes
@@ -160,7 +160,8 @@ struct ChartLinks: Sendable {
         self.queues = queues.map { ("queue", $0) }
     }
 
-    /// Returns the path of the list with the notifications that had an outcome in a step; `nil` if there is no list of such notifications.
+    /// Returns the path of the list with the notifications that had an outcome in a step; `nil` if no list has notifications with this
+    /// outcome.
     func path(of outcome: Outcome, _ step: Int) -> String? {
         let range: [(name: String, value: String?)] = [
             ("since", Moment.text(times.start(step))), ("until", Moment.text(times.start(step + 1))),
@@ -226,7 +227,7 @@ struct DeliveryChange: Equatable {
         (self.at, self.text, self.by, self.detail) = (at, text, by, detail)
     }
 
-    /// Returns the starts of the workers that have a lease. Workers that have ended since their start are unknown.
+    /// Returns the starts of the workers that have a lease. Workers without a lease are not known.
     private static func starts(_ workers: [WorkerStatus]) -> [DeliveryChange] {
         var groups: [[WorkerStatus]] = []
         let started = workers.filter { $0.startedAt != nil }.sorted { ($0.startedAt ?? 0) < ($1.startedAt ?? 0) }

@@ -52,7 +52,7 @@ struct InvalidTokensPage: DashboardPage {
         }
     }
 
-    /// Reads rows until a page is full, there are no more, or its time has ended.
+    /// Reads rows until the page is full, the set ends, or the time has ended.
     /// - Parameter read: reads the rows at a cursor. It returns the same rows each time, as long as the set does not change.
     static func part<Row>(
         from start: Position, limit: Int, until end: ContinuousClock.Instant,

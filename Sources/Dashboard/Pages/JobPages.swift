@@ -36,7 +36,7 @@ struct JobsPage: DashboardPage {
             heads: ["Key": .init("ID and key", .key), "Next attempt": areOrdered ? next : nil].compactMapValues(\.self),
             select: { ("key", $0.job.key, "job \($0.job.key)") }, empty: Self.empty(request, totals)
         ) { Self.cell($0, $1, $2, request) }
-        // The chosen queue is the source, so it is not a target.
+        // The jobs come from the chosen queue, so it is not offered as their target.
         let others = request.query["queue"].map { chosen in queues.map(\.queue).filter { $0 != chosen } } ?? []
         let list = request.selection(
             "change-jobs", table, totals,

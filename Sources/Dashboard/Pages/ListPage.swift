@@ -3,8 +3,6 @@ import PushQueue
 import Redis
 import WebPages
 
-// The pages with lists share this file: reading across several queues, and actions on selected rows.
-
 /// Some rows of a list, and the position to continue from.
 struct ListPart<Row> {
     var rows: [Row] = []
@@ -165,9 +163,7 @@ struct ListTotals {
     var total: Int?
     /// The number of entries that were searched for this page; `nil` if that is not known.
     var looked: Int?
-    /// True if filters select some of the entries.
     var isFiltered = false
-    /// True if no page follows.
     var isLast = false
 
     /// The number of rows of all pages, if it is known.

@@ -71,7 +71,7 @@ final class DashboardData: Sendable {
     struct Destination: Sendable {
         let source: QueueSource
         let state: QueueState
-        /// The client of the server that has the jobs. It may have lost its connection in the meantime.
+        /// The client of the server that has the jobs. The client may have lost its connection since the reading.
         let client: RedisClient
     }
 

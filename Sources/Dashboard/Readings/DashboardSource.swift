@@ -10,7 +10,7 @@ import WebPages
 /// The address, the users and the limits of a dashboard.
 package struct DashboardConfiguration: Sendable {
     package var host = "127.0.0.1"
-    /// 0 for a free one.
+    /// 0 for a free port.
     package var port = 8080
     /// The path under which a proxy serves the dashboard, such as `/push`; empty for none.
     package var base = ""
@@ -43,7 +43,6 @@ package struct DashboardConfiguration: Sendable {
 
 /// The connections and functions that the dashboard's pages and actions use.
 package struct DashboardSource: Sendable {
-    /// The result of checking a job.
     package struct Check: Sendable {
         package var verdicts: [JobRow.Verdict]
         /// The notification for the first device; `nil` if the job cannot be sent.

@@ -53,7 +53,7 @@ extension SharedReadings where Key == OnlyKey {
     }
 }
 
-/// The key of the only reading.
+/// The key of a ``SharedReadings`` with a single reading.
 struct OnlyKey: Hashable, Sendable {}
 
 /// Marks a page that is made from the last readings, because Redis does not answer. Collects their times.
@@ -66,7 +66,7 @@ final class LastReadings: Sendable {
 
     private let earliest = Mutex<ContinuousClock.Instant?>(nil)
 
-    /// Records the time of a reading in the page.
+    /// Records the time of a reading that the page shows.
     func add(_ at: ContinuousClock.Instant) { earliest.withLock { $0 = min($0 ?? at, at) } }
 
     /// The age of the oldest reading; `nil` without any.

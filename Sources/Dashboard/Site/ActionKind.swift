@@ -23,7 +23,7 @@ struct ActionKind: Sendable {
     /// True if the action can remove the object of the page that started it. Other actions return to their page.
     let leavesPage: Bool
     let fields: [Field]
-    /// The fields that every such action has: the queues, the confirmation, and the form token.
+    /// The fields of every action of this kind: the queues, the confirmation, and the form token.
     var own: [Field] {
         let queue: [Field] =
             switch queues {
@@ -56,7 +56,7 @@ struct ActionKind: Sendable {
         self.page = { (page($0), query($0)) }
     }
 
-    /// Returns the action that undoes this one after its result; `nil` if there is none.
+    /// Returns the action that undoes this action, given its result; `nil` if no action does.
     func undo(_ fields: Fields, _ result: ChangeResult) -> Undo? {
         result.hasNoEffect || result.error != nil ? nil : opposite(fields, result)
     }
@@ -176,7 +176,7 @@ struct ActionKind: Sendable {
         ) { fields, source, _ in try CampaignGuardChange(fields, reasons: source.reasons) },
         campaign("cancel-campaign", "Cancel a campaign.", confirms: true, .cancel(discard: false)) {
             campaign, fields, _ in
-            // Discarded jobs are lost.
+            // Discarded jobs cannot be sent any more, so there is no undo.
             fields["discard"] == nil ? Undo("requeue-campaign", campaign, title: "Send it after all…") : nil
         },
         campaign("requeue-campaign", "Send a cancelled campaign after all.", confirms: true, .uncancel) {

@@ -8,8 +8,7 @@ import WebPages
 
 /// A change that is counted first, then confirmed, then carried out, and can be stopped.
 ///
-/// A run lives in this process only. If the process ends, the changes made so far remain, and the rest can be started
-/// again.
+/// A run lives in this process only. If the process ends, the changes made so far remain, and an operator can start the run again.
 final class ChangeRun: Sendable {
     enum Phase: Sendable {
         /// The number found so far.
@@ -52,7 +51,7 @@ final class ChangeRun: Sendable {
 
     /// The time after which an unconfirmed run is forgotten, because its count is out of date.
     private static let patience = Duration.seconds(3600)
-    /// The time until pages no longer show a run that has ended.
+    /// The time for which pages show a run that has ended.
     private static let afterglow = Duration.seconds(60)
 
     init(
@@ -106,7 +105,7 @@ final class ChangeRun: Sendable {
 
     private func set(_ phase: Phase) {
         state.withLock { state in
-            // An operator has stopped it in the meantime.
+            // An operator has stopped the run in the meantime.
             guard !state.phase.hasEnded else { return }
             state.phase = phase
             if case .ready(let plan) = phase { state.plan = plan }

@@ -71,7 +71,7 @@ final class Site: Sendable {
         }
     }
 
-    /// Returns the number of problems, by the last status.
+    /// Returns the number of problems according to the last status.
     func problemCount() async -> Int { (await data.lastStatus?.problems.count ?? 0) + problems.count }
 
     /// Returns the desk for a visitor's changes, with all queues chosen.

@@ -75,7 +75,7 @@ struct AdminRoutes: Sendable {
         """
 
     func router() -> Router<Context> {
-        // HEAD as well, because some load balancers probe with it.
+        // Adds HEAD, because some load balancers probe with it.
         let router = Router(context: Context.self, options: .autoGenerateHeadEndpoints)
         router.middlewares.add(UnknownPaths())
         router.get("/") { _, _ in Self.text(Self.overview) }

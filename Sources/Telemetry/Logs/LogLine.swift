@@ -94,7 +94,7 @@ struct LogLine {
         Self.append(label, to: &line)
         var names = Self.ownNames
         for (key, value) in metadata.sorted(by: { $0.key < $1.key }) {
-            // A cut or renamed name may equal another one.
+            // A cut or renamed name may equal another name.
             var name = Self.cut(key)
             while !names.insert(name).inserted { name += "_" }
             line.append(UInt8(ascii: ","))
@@ -109,7 +109,7 @@ struct LogLine {
         line.append(UInt8(ascii: "}"))
     }
 
-    /// The fields that contain numbers. Others stay strings, even if they look like numbers: a job's ID can be `123`.
+    /// The fields that contain numbers. Other fields stay strings, even if they look like numbers: a job's ID can be `123`.
     private static let numericNames: Set<String> = [
         "accepted", "attempt", "by_gateway", "cancelled", "connections", "connections_lost", "connections_made",
         "count",
@@ -200,7 +200,7 @@ public enum LogFormat: String, CaseIterable, Sendable {
     case text
     /// For programs: one JSON object per line.
     case json
-    /// For systemd's journal: text without the time, which the journal adds, and preceded by the priority.
+    /// For systemd's journal: the priority, and text without the time, because the journal adds the time.
     case journal
 
     /// Resolves ``auto``: text on a terminal, the journal's format if systemd has connected standard error to its

@@ -15,7 +15,7 @@ public struct Metric: Sendable {
     public let labels: [String]
     /// One sentence for `# HELP`.
     public let help: String
-    /// The upper bounds of a histogram's buckets in the metric's unit, ascending, without `+Inf`; empty for all others.
+    /// The upper bounds of a histogram's buckets in the metric's unit, ascending, without `+Inf`; empty for other metrics.
     public let buckets: [Double]
 
     public init(_ name: String, _ kind: Kind, _ help: String) { self.init(name, kind, [], help) }

@@ -30,7 +30,7 @@ public struct ServiceNotices: Sendable {
 
     /// Records the worker's state for `systemctl status`.
     /// - Parameter text: one line.
-    /// - Returns: true if it has changed.
+    /// - Returns: true if the text has changed.
     public mutating func has(status text: String) -> Bool {
         guard text != status else { return false }
         status = text

@@ -116,7 +116,7 @@ extension PushPreview {
     /// Returns the banner, or the reason why there is none.
     /// - Parameters:
     ///   - when: its age; `now` if nil.
-    ///   - refusal: the answer that refused the notification, which is then drawn as not shown.
+    ///   - refusal: the answer that refused the notification. The banner is then drawn as not shown.
     package func banner(when: HTML? = nil, refusal: String? = nil) -> HTML {
         if let refusal {
             let content = alert.map { texts($0, when: when ?? "\(title)") } ?? nameLine
@@ -151,7 +151,6 @@ extension PushPreview {
             """
     }
 
-    /// The app's icon, with its badge.
     private func icon(badge: Int64?) -> HTML {
         """
         <span class="app" aria-hidden="true">\(String(appName.prefix(1)))\

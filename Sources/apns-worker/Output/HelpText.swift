@@ -16,7 +16,7 @@ enum CommandNames {
         return name
     }
 
-    /// Returns the command of a program that arguments name.
+    /// Returns the command that the arguments name.
     /// - Throws: a usage error that suggests a command, if a name is unknown.
     static func find(
         _ arguments: [String], in program: any ParsableCommand.Type
@@ -182,7 +182,7 @@ enum HelpTopic: String, CaseIterable {
             """
     }
 
-    /// Wraps a text. The first line follows a prefix, and the others are indented by its width.
+    /// Wraps a text. The first line follows a prefix. Further lines are indented by the width of the prefix.
     private static func wrapped(_ text: String, after prefix: String = "      ") -> String {
         var lines: [String] = []
         var line = ""

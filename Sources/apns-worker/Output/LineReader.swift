@@ -122,7 +122,7 @@ struct JobLines {
 
     init(_ lines: LineReader = LineReader()) { self.lines = lines }
 
-    /// Returns the next job that is not an empty line, and the number of its first line; `nil` at the end.
+    /// Skips empty lines. Returns the next job and the number of its first line; `nil` at the end.
     mutating func next() -> (text: ByteBuffer, line: Int)? {
         while let line = nextLine() {
             let first = number
@@ -157,7 +157,7 @@ struct JobLines {
         return text
     }
 
-    /// Returns true for an object that ends before its last brace.
+    /// Returns true for an object that is not complete yet.
     private func isCut(_ text: ByteBuffer) -> Bool {
         guard text.readableBytesView.first(where: { $0 > 0x20 }) == UInt8(ascii: "{") else { return false }
         return text.withUnsafeReadableBytes { bytes in

@@ -109,7 +109,7 @@ struct TraceExporter: Service {
     private static func reception(_ answer: HTTPExchange.Answer) -> Reception {
         switch answer.status {
         case 200..<300:
-            // An answer without a partial success, or that is not JSON, is a success.
+            // An answer that is not JSON, or that reports no refused spans, is a success.
             guard let partial = TraceExport.refusal(in: answer.body) else { return .accepted }
             return .partly(refused: partial.count, partial.reason)
         // The only statuses after which the specification lets a sender repeat a request.

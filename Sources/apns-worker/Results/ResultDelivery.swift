@@ -34,7 +34,6 @@ struct ResultDelivery {
     /// While this number of results wait to be handed over alone, new results are taken one at a time.
     private static let maximumSingles = 1000
 
-    /// The end of a run.
     enum Ending: Sendable {
         /// All results were accepted.
         case complete
@@ -44,7 +43,6 @@ struct ResultDelivery {
         case closed
     }
 
-    /// The receiver has ended, or refuses all results.
     private struct ReceiverClosed: Error {}
 
     private struct Single {

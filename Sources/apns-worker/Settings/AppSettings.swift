@@ -17,7 +17,7 @@ struct AppSettings {
     /// True if the setting `apps` names the app, which can then have its own settings.
     let isNamed: Bool
     let settings: Settings
-    /// The credential and endpoint used instead of its own if APNs is simulated.
+    /// The credential and the endpoint that replace the app's own if APNs is simulated.
     let simulated: SimulatedCredentials?
 
     // MARK: Lookup

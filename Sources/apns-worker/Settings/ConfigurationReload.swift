@@ -147,7 +147,7 @@ struct FileChanges {
         seen = identity
     }
 
-    /// Records the result of a check; `nil` if there is no file, which is ignored.
+    /// Records the result of a check. A missing file (`nil`) is ignored.
     /// - Returns: true if the file must be read, because it differs from the known one and did not change since the last check.
     mutating func update(_ identity: FileIdentity?) -> Bool {
         defer { seen = identity }

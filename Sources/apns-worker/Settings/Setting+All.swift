@@ -388,6 +388,6 @@ enum ProducerFormat: String, CaseIterable {
         }
     }
 
-    /// The end of the list from which jobs are claimed: Sidekiq pushes on the left, the others on the right.
+    /// The end of the list from which jobs are claimed. Sidekiq pushes on the left. Producers of other formats push on the right.
     var head: QueueKeys.Head { self == .sidekiq ? .right : .left }
 }

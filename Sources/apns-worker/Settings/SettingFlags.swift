@@ -11,8 +11,8 @@ protocol SettingFlagSections {
     static var haveFile: Bool { get }
     /// True for a command's group that includes `--timeout`: for commands that wait for Redis.
     static var haveTimeout: Bool { get }
-    /// True for the settings that the command is about: `--help` shows all of them. Of settings that most commands
-    /// have, it shows the ``Setting/bestKnown``; the others are in `apns-worker help settings`.
+    /// True for the settings that the command is about: `--help` shows all of them. Of other settings, it shows only the
+    /// ``Setting/bestKnown``.
     static var showsAll: Bool { get }
     /// Returns the help of a setting whose meaning for the command differs from that for a worker.
     static func help(of setting: Setting) -> String?
@@ -27,9 +27,9 @@ extension SettingFlagSections {
 
 /// The flags of some settings, created from their definitions, and `--config`.
 ///
-/// swift-argument-parser finds a type's options by reflection and decodes them by their names, so this type reflects
-/// one option per setting. Each command has it as a separate group rather than within others, because a debug build of
-/// the parser validates each group several times for each group around it.
+/// swift-argument-parser finds a type's options by reflection and decodes them by their names, so this type reflects one option per
+/// setting. Commands include it directly where possible, because a debug build of the parser validates a group several times for each group
+/// around it.
 struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomReflectable {
     /// The configuration file, if one was given.
     private(set) var file: String?
@@ -54,7 +54,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
         }
     }
 
-    // In `validate`, because the parser replaces errors that are thrown while it decodes.
+    // Throws in `validate`, because the parser replaces errors that are thrown while it decodes.
     mutating func validate() throws {
         timeout = try timeoutText.map { try DurationText.option($0, "--timeout", 1...86_400) }
     }
@@ -134,7 +134,7 @@ enum FeedbackRedisFlags: SettingFlagSections {
     static let haveFile = true
     static let showsAll = false
 }
-/// The settings of a worker, in a command that is not about them.
+/// The settings of a worker, for a command whose `--help` shows only the ``Setting/bestKnown``.
 enum WorkerFlags<Sections: SettingFlagSections>: SettingFlagSections {
     static var sections: [Setting.Section] { Sections.sections }
     static var haveFile: Bool { Sections.haveFile }

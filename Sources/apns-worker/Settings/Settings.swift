@@ -103,7 +103,7 @@ struct Settings: Sendable {
         try SettingValue.secret(given(file), given(base64))
     }
 
-    /// Writes all settings that are members of a configuration to it.
+    /// Writes the settings to the members of a configuration.
     func fill<Root: ConfigurationRoot>(_ configuration: inout Root, app: String? = nil, queue: String? = nil) {
         for setting in Setting.all {
             setting.write(value(setting, app: app, queue: queue)?.content, to: &configuration)
@@ -164,7 +164,7 @@ struct Settings: Sendable {
 
     // MARK: Mistakes
 
-    /// Returns the failure for a value given at a place: a usage error if that is a flag.
+    /// Returns the failure for a value given at a place: a usage error if the place is a flag.
     static func mistake(at place: String, _ sentence: String) -> CommandFailure {
         CommandFailure(place.hasPrefix("--") ? .usage : .configuration, "\(place): \(sentence)")
     }

@@ -228,7 +228,7 @@ private final class YAMLReader {
             let mark = parser.pointee.problem_mark
             return YAMLNode.SyntaxError(line: Int(mark.line) + 1, column: Int(mark.column) + 1, problem: problem)
         }
-        // The problem of a character that YAML forbids has an offset instead of a mark.
+        // For a character that YAML forbids, libyaml reports an offset in place of a mark.
         let lines = text.prefix(parser.pointee.problem_offset).split(
             separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
         return YAMLNode.SyntaxError(line: lines.count, column: (lines.last?.count ?? 0) + 1, problem: problem)

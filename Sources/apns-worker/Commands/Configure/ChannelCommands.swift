@@ -45,7 +45,7 @@ struct CreateChannel: AsyncParsableCommand {
         report.channel = channel.id
         report.storage = storage.rawValue
         report.pushType = channel.pushType
-        // Only the ID, so that a script can use it.
+        // Prints only the ID, so that a script can use it.
         try options.report(channel.id, report)
         if !options.json {
             Terminal.note("created this channel of \(place.words); it \(ChannelStorage.sentence(storage.policy))\n")

@@ -86,7 +86,7 @@ struct ChannelPlace {
         } catch let error as ChannelManagementError {
             throw CommandFailure(Self.status(error), "\(error)")
         } catch {
-            // There was no answer.
+            // APNs did not answer.
             throw CommandFailure(.unavailable, "\(error)")
         }
     }
@@ -107,7 +107,7 @@ struct ChannelPlace {
     /// The channels, for sentences.
     var words: String { "\(client.bundleID) (\(environment))" }
 
-    /// A report that names no channel.
+    /// A report without a channel.
     var report: ChannelReport { ChannelReport(bundleID: client.bundleID.description, environment: environment) }
 }
 

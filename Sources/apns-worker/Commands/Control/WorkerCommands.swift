@@ -108,7 +108,7 @@ struct CommandOptions: ParsableArguments {
         if !isDone { throw ExitCode.failure }
     }
 
-    /// Returns the arguments that select the same workers.
+    /// Returns the arguments that select the workers of this command.
     private var arguments: [String] {
         (all ? ["--all"] : workers) + (fleet.queue.map { ["--queue", $0] } ?? [])
     }

@@ -35,7 +35,7 @@ struct DeadList: AsyncParsableCommand {
             var (counts, output) = (list.counts, list.output(hasQueue: queues.count > 1))
             let screen = StatusScreen()
             output.width = screen.isTerminal ? screen.size.columns : nil
-            // Several queues are printed in the order of time, once all were read.
+            // The rows of several queues are printed in the order of time, once all queues were read.
             let isSorted = queues.count > 1 && output.limit < .max
             var (rows, unread) = ([DeadLetterRow](), UnreadParts())
             let letters = try await unread.each(queues) { keys in

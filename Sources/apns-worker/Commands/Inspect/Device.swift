@@ -96,7 +96,7 @@ struct DeviceExportCommand: AsyncParsableCommand {
     func run() async throws {
         var export = DeviceExport(try DeviceToken.hex(ofArgument: token))
         try await FleetOptions.withFleet(queue.settings(), searches: false) { try await export.read($0) }
-        // An export is complete, or fails.
+        // Unlike a list, an export fails if a queue can't be read.
         try await QueueChoice.withListed(queue) { fleet, queues in
             for keys in queues { try await export.read(fleet.jobs(of: keys)) }
         }

@@ -31,7 +31,7 @@ enum QueueChoice {
         }
     }
 
-    /// Runs `body` with the queues that a command pauses or resumes, or with none if it names an app.
+    /// Runs `body` with the queues that a command pauses or resumes. If the command names an app, there are no queues.
     static func withPaused(
         _ options: QueueOptions, app: String?, all: Bool, force: Bool,
         _ body: (Fleet, [QueueKeys]) async throws -> Void

@@ -4,9 +4,7 @@ import PushQueue
 /// A status as text, with problems first. Only long names make lines longer than 80 columns.
 struct StatusPage {
     let status: FleetStatus
-    /// The maximum width of lines.
     var width = 80
-    /// True if the terminal shows colours.
     var isColoured = false
 
     private enum Style: String {

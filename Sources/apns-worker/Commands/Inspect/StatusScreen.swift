@@ -4,7 +4,6 @@ import UnixSignals
 
 /// Standard output, which may be a terminal.
 struct StatusScreen {
-    /// True if standard output is a terminal.
     let isTerminal: Bool
     let isColoured: Bool
 

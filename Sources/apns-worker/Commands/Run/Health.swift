@@ -68,7 +68,7 @@ struct Health: AsyncParsableCommand {
         }
     }
 
-    /// Returns the address in flags and variables. The file is read only if they lack the address, because a new mistake in it must
+    /// Returns the address in flags and variables. The file is read only if they lack the address, so that a new mistake in the file does
     /// not make a healthy worker look unhealthy.
     private func address() throws -> (host: String, port: Int)? {
         let variables = ProcessInfo.processInfo.environment.filter { $0.key.hasPrefix("APNS_WORKER_ADMIN_") }

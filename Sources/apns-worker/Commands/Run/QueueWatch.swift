@@ -51,7 +51,6 @@ struct QueueWatch: Service {
         for client in clients { try? await client.close().get() }
     }
 
-    /// Returns the depth of all queues.
     private func depth(_ clients: [RedisClient]) async throws -> (total: Int, retries: Int) {
         var sum = (total: 0, retries: 0)
         for (client, queue) in zip(clients, configuration.queues) {

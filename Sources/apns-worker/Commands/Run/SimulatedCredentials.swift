@@ -5,7 +5,7 @@ import TLS
 
 /// The credentials of a worker's apps and of its simulator, created for this run.
 struct SimulatedCredentials: Sendable {
-    /// The topic of an app without one.
+    /// The topic of an app that has no topic in its settings.
     static let defaultTopic = "com.example.app"
 
     private let authority: SimulatedAuthority

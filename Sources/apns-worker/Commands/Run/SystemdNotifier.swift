@@ -81,7 +81,7 @@ actor SystemdNotifier: Service {
         notify()
     }
 
-    /// Sends the readiness to claim and send jobs as a status line: `READY=1` means only that the process works.
+    /// Sends the readiness to claim and send jobs as a status line, because `READY=1` means only that the process works.
     private func readStatus() async {
         let problems = await worker.health().problems
         let first = problems.first.map { "not ready: \($0)" } ?? "ready"

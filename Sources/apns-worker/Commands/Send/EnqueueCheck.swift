@@ -16,9 +16,9 @@ struct EnqueueCheck {
     /// A job that can be enqueued.
     struct Accepted {
         var job: ByteBuffer
-        /// Its existing or new ID; `nil` for a wrapped job without one.
+        /// Its existing or new ID; `nil` for a wrapped job without an ID.
         var id: String?
-        /// The app that it names.
+        /// The app that the job names.
         var app: String?
         var hints: [Hint] = []
     }
@@ -38,7 +38,7 @@ struct EnqueueCheck {
     func prepare(_ body: ByteBuffer) throws(Mistake) -> Accepted {
         let review = JobCheck.review(body, as: format, now: Moment.now)
         if let defect = review.defect {
-            // A job that lacks only its ID gets one.
+            // A job that lacks only its ID gets an ID.
             if let named = named(body) { return try prepare(named) }
             throw Mistake(defect)
         }
@@ -108,7 +108,7 @@ struct EnqueueCheck {
     }
 }
 
-/// Notes about lines: the first line of a kind is printed at once, the others as a number at the end.
+/// Notes about lines. The first line of a kind is printed at once, and the number of further lines at the end.
 struct LineNotes {
     /// A kind of note, as `--json` prints it.
     struct Kind: Encodable {

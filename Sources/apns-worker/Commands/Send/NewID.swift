@@ -9,7 +9,6 @@ enum NewID {
         withUnsafeBytes(of: (UInt64.random(in: 0 ... .max), UInt32.random(in: 0 ... .max))) { $0.hex }
     }
 
-    /// Inserts an ID into a job that has none.
     static func insert(_ id: String, into job: ByteBuffer, as format: JobFormat) -> ByteBuffer {
         insert(format == .native ? "id" : "jid", "\"\(id)\"", into: job)
     }
@@ -33,7 +32,7 @@ enum NewID {
         return text
     }
 
-    /// Returns the range of a member's value, if that is null.
+    /// Returns the range of a member's value, if the value is null.
     private static func nullValue(
         of wanted: String, in bytes: UnsafeRawBufferPointer
     ) throws(JSONError) -> Range<Int>? {

@@ -8,7 +8,7 @@ struct PushConfirmation {
     enum Outcome {
         /// No confirmation was requested.
         case unasked
-        /// Enough replicas have the push: this number.
+        /// Enough replicas have the push. The value is their number.
         case confirmed(Int)
         /// Too few replicas have the push, or their number is unknown.
         case unconfirmed(String)

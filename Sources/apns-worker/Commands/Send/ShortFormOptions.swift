@@ -44,7 +44,7 @@ struct ShortFormOptions: ParsableArguments {
     @Option(help: "Push magic of a managed device.") var mdm: String?
     @Option(help: "Members next to aps, a JSON object.") var custom: String?
 
-    /// Returns the members of the job; empty if there is no such flag.
+    /// Returns the members of the job; empty without these flags.
     func members() throws -> [JobMember: JobEncoder.Value] {
         var members: [JobMember: JobEncoder.Value] = [:]
         members[.alert] = try alertMember()
