@@ -241,7 +241,7 @@ struct TableParser {
         if isBlank { return }
         guard !isBroken else {
             let lines = last > line ? "; it hides the lines to \(last)" : ""
-            return try body(.refused("a quotation mark does not end with its field\(lines)"), line)
+            return try body(.refused("a quoted field continues after its closing quotation mark\(lines)"), line)
         }
         if isTooLong { return try body(.refused("its token has more than \(longestField) bytes"), line) }
         guard columns + 1 == width else {

@@ -184,7 +184,7 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Accepted topic, with those derived from it. Repeatable. (default: all topics)",
+            "Accepted topic, with the topics derived from it. Repeatable. (default: all topics)",
             valueName: "bundle-id"))
     var topic: [String] = []
 
@@ -211,7 +211,7 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Measure latency by this member of payloads, microseconds since 1970, into the account.",
+            "Payload member with the time of sending in microseconds since 1970, for latencies in the account.",
             valueName: "member"))
     var measureLatency: String?
 

@@ -60,8 +60,8 @@ struct DashboardAPI: Sendable {
         ) -> Read {
             let by = Field(
                 "by", .text,
-                "Count the things by these columns instead of listing them: \(Row.groupsInWords). "
-                    + "The count ends after a few seconds; an answer with `after` does not include the rest.")
+                "Count by these columns, without a list: \(Row.groupsInWords). "
+                    + "The count ends after a few seconds; an answer with `after` is not complete.")
             let list = list(path, name, summary, fields + [by]) { try await read($0, $0.reading) }
             return Read(
                 path: path, summary: summary, fields: list.fields, thing: list.thing, list: name, isCounted: true
@@ -127,7 +127,8 @@ struct DashboardAPI: Sendable {
             [queue] + ResultFilter.fields + Field.range("Results") + [
                 Field("newest_first", .flag, "True for the newest first."),
                 Field(
-                    "after", .text, "`after` of the previous part, or `QUEUE|ENTRY` of a result to read those after it."
+                    "after", .text,
+                    "`after` of the previous part, or `QUEUE|ENTRY` of a result to read the results after it."
                 ),
             ]
         ) { try await results($0, $1) },
@@ -136,7 +137,7 @@ struct DashboardAPI: Sendable {
             [
                 Field(
                     "search", .text,
-                    "`all` searches everything; otherwise only what can be searched at once, with `partial`.",
+                    "`all` searches everything. Without `all`, the search may end early, and `partial` is then true.",
                     words: ["all"])
             ]
         ) { request in
@@ -166,8 +167,8 @@ struct DashboardAPI: Sendable {
             "/activity", "activity", "Actions of operators, the newest first.",
             [
                 Field("by", .text, "The operator."), Field("action", .text, "The action, as in the entries."),
-                Field("subject", .text, "A part of the subject or the detail, in either case."),
-                Field("result", .text, "The end of the action.", words: AuditEntry.Ending.allCases.map(\.rawValue)),
+                Field("subject", .text, "A part of the subject or the detail, ignoring case."),
+                Field("result", .text, "Result of the action.", words: AuditEntry.Ending.allCases.map(\.rawValue)),
                 after,
             ]
         ) { try await ActivityPage.list($0, limit: 100) },
@@ -182,7 +183,8 @@ struct DashboardAPI: Sendable {
     private static let queue = Field("queue", .texts, "Only these queues.")
     private static let after = Field("after", .text, "`after` of the previous part.")
     private static let span = Field(
-        "span", .text, "The time until now: points of 1 minute (15m, 1h), 5 minutes (6h), 20 minutes (24h) or a day.",
+        "span", .text,
+        "The period until now. Its points are 1 minute (15m, 1h), 5 minutes (6h), 20 minutes (24h) or a day.",
         words: QueueHistory.Span.allCases.map(\.rawValue))
 
     func add(to routes: RouterGroup<WebContext>) {
@@ -283,9 +285,9 @@ struct DashboardAPI: Sendable {
                 .init(
                     "state", "State:", as: .choice(["counting", "ready", "running", "done", "stopped", "failed"]),
                     \.state),
-                .init("action", "Action.", \.action), .init("subject", "Things that it changes, in words.", \.subject),
+                .init("action", "Action.", \.action), .init("subject", "Subject of the change, in words.", \.subject),
                 .init("total", "Number of things to change.", \.total),
-                .init("done", "Number of things that are changed.", \.done),
+                .init("done", "Number of things that were changed so far.", \.done),
                 .init("groups", "Number of things by state or reason.", \.groups),
                 .init("error", "Reason why it failed.", \.error), .init("question", "Question to confirm.", \.question),
                 .init("message", "Sentence about the result.", \.message), .init("notes", "Remarks.", \.notes),
@@ -381,7 +383,8 @@ private struct HistoryPoint: Shown {
         [
             .init("at", "Beginning.", as: .time, \.point.at),
             .init(
-                "recorded", "False if nothing was recorded: no worker ran, or had anything to do.", \.point.isRecorded),
+                "recorded", "False if nothing was recorded: no worker ran, or no worker had anything to do.",
+                \.point.isRecorded),
             .init("outcomes", "Notifications that ended, by outcome.") { step in
                 Dictionary(
                     uniqueKeysWithValues: step.point.counts.outcomes.counted.map { ($0.outcome.rawValue, $0.count) })
@@ -389,9 +392,10 @@ private struct HistoryPoint: Shown {
             .init("retries", "Notifications that are tried again, by reason.", \.point.counts.retries),
             .init("deferrals", "Notifications that are deferred, by reason.", \.point.counts.deferrals),
             .init("latency_p50_ms", "Median of the times from enqueueing to the outcome.", \.point.latency?.p50),
-            .init("latency_p99_ms", "99th percentile of these times.", \.point.latency?.p99),
+            .init(
+                "latency_p99_ms", "99th percentile of the times from enqueueing to the outcome.", \.point.latency?.p99),
             .init("answer_p50_ms", "Median of the times from a request to its answer.", \.point.answer?.p50),
-            .init("answer_p99_ms", "99th percentile of these times.", \.point.answer?.p99),
+            .init("answer_p99_ms", "99th percentile of the times from a request to its answer.", \.point.answer?.p99),
             .init("backlog", "Largest number of jobs that could be claimed.", \.point.backlog),
             .init("oldest_age_ms", "Largest age of a job when it was claimed.", as: .duration, \.point.counts.oldest),
         ])

@@ -119,7 +119,9 @@ final class JobsAPI: Sendable {
     /// Returns the queue that a request names, or else the only queue of its producer.
     private func destination(_ query: Fields, _ visitor: Visitor) async throws -> QueueKeys {
         let named = query.all("queue")
-        guard named.count <= 1 else { throw WebError(.badRequest, "name one queue; a request has the jobs of one") }
+        guard named.count <= 1 else {
+            throw WebError(.badRequest, "name only one queue; all jobs of a request go to the same queue")
+        }
         guard let producer = visitor.producer else {
             guard let name = named.first else { throw WebError(.badRequest, "queue is missing; add ?queue=NAME") }
             return try await site.data.queues(named: [name])[0]
@@ -140,7 +142,7 @@ final class JobsAPI: Sendable {
         guard let producer, !producer.apps.isEmpty else { return nil }
         let list = producer.apps.joined(separator: ", ").printable
         // A job without `app` is sent by the app with its topic, which may be another app.
-        guard let app else { return "the job names no app; this token is for \(list)" }
+        guard let app else { return "the job names no app; this token is only for \(list)" }
         return producer.apps.contains(app) ? nil : "this token is not for app \(app.printable); its apps: \(list)"
     }
 
@@ -207,8 +209,8 @@ final class JobsAPI: Sendable {
             throw WebError(
                 .serviceUnavailable,
                 error.mayHaveBeenExecuted
-                    ? "Redis did not answer: \(error). The jobs may be enqueued, all or none; repeated with the same "
-                        + "Idempotency-Key they are sent once"
+                    ? "Redis did not answer: \(error). Either all jobs are enqueued or none. Repeat the request with the same "
+                        + "Idempotency-Key, so that they are sent only once"
                     : "Redis: \(error). Nothing was enqueued")
         }
         if visitor.role == .operator {

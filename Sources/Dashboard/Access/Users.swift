@@ -350,7 +350,7 @@ package final class UserFile: Sendable {
             if hasEnded { users = .none }
             problems = [
                 "\(unusable); "
-                    + (hasEnded ? "no user has access" : "the users before it keep their access for a minute")
+                    + (hasEnded ? "no user has access" : "the previous users keep their access for a minute")
             ]
         }
     }
@@ -378,7 +378,7 @@ package final class UserFile: Sendable {
         var facts = stat()
         guard stat(path, &facts) == 0, facts.st_mode & 0o027 != 0 else { return nil }
         let mode = SecretSource.octal(facts.st_mode & 0o777)
-        return "\(path) can be read or changed by others than its owner (mode \(mode)): chmod 640 \(path)"
+        return "\(path) can be read or changed by users who need no access (mode \(mode)): chmod 640 \(path)"
     }
 
     /// Replaces, adds or removes the line of a user. A reader finds either the old or the new file, and other lines remain as they are. A

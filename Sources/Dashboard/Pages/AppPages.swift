@@ -94,24 +94,25 @@ struct AppState {
             let length = Words.since(pause?.since, now: now)
             let by = pause?.by.map { ", by \($0)" } ?? ""
             let why = pause.flatMap { $0.isReasonless ? nil : ": \($0.reason)" } ?? ""
-            sentence = "An operator has paused it\(length)\(by)\(why). Its jobs wait until an operator resumes it."
+            sentence = "An operator has paused the app\(length)\(by)\(why). Its jobs wait until an operator resumes it."
         case .unavailable:
-            sentence = "\(endpoints) does not answer, or with errors only. The jobs are kept, and sent later."
+            sentence = "\(endpoints) does not answer, or answers only with errors. The jobs are kept, and sent later."
         case .refused:
-            sentence = "APNs refuses it, or its credential. The jobs are kept, and sent later."
+            sentence = "APNs refuses the app, or its credential. The jobs are kept, and sent later."
         case .blocked:
-            sentence = "Nothing is sent for it: \(app.blocked ?? ""). Its jobs wait for another certificate or topic."
+            sentence =
+                "Nothing is sent for the app: \(app.blocked ?? ""). Its jobs wait for another certificate or topic."
         case .unconnected:
             sentence = "There is no connection to \(endpoints): \(app.failure ?? "none succeeded")."
         case .connecting:
             sentence = "The first connection to \(endpoints) is being established."
         case .connected:
             let connections = Words.count(app.connections, "connection")
-            sentence = "APNs accepts it. \(connections), \(Words.number(app.streams)) requests in flight."
+            sentence = "APNs accepts the app. \(connections), \(Words.number(app.streams)) requests in flight."
         case .idle:
-            sentence = "It has nothing to send, so it has no connection."
+            sentence = "The app has nothing to send, so it has no connection."
         case .unknown:
-            sentence = "No running worker reports it."
+            sentence = "No running worker reports the app."
         }
     }
 }

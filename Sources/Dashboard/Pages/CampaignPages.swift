@@ -146,7 +146,7 @@ struct CampaignPage: DashboardPage {
                 \(Elements.field("From notifications", "min", value: minimum.map { "\($0)" } ?? "", type: "number",
                     placeholder: "1000"))<button>Guard</button>
                 """))\
-            \(if: rules != nil, form("guard-campaign", "Remove the guard", "Failures no longer pause it.",
+            \(if: rules != nil, form("guard-campaign", "Remove the guard", "Failures no longer pause the campaign.",
                 "<button>Remove the guard</button>", [("off", "1")]))\
             \(form("cancel-campaign", "Cancel", "Jobs that are not sent yet are kept as cancelled.",
                 """
@@ -284,7 +284,7 @@ struct CampaignView {
             let of = levels.map(\.of).max() ?? 0
             let counted: HTML =
                 of < minimum
-                ? "It acts from \(Words.number(minimum)) notifications on; \(Words.number(of)) have counted."
+                ? "The guard acts from \(Words.number(minimum)) notifications on; \(Words.number(of)) have counted."
                 : "\(Words.number(of)) notifications have counted."
             let stopped = part.stoppedAt.map { "<p>It last paused the campaign \(request.time($0)).</p>" as HTML }
             return

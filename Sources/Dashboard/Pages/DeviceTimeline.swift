@@ -145,15 +145,16 @@ struct DeviceTimeline {
     /// Returns the meaning of the word of an entry; `nil` for a word that needs no explanation.
     static func meaning(of word: String) -> String? {
         switch word {
-        case "waiting": "It waits in its queue, and no worker has claimed it"
-        case "claimed": "A worker holds it and sends it"
-        case "retrying": "It failed and is tried again at this time"
-        case "scheduled": "Its producer has set the time"
-        case "deferred": "It could not be sent, for example because its app was paused; no attempt was spent"
+        case "waiting": "The job waits in its queue, and no worker has claimed it"
+        case "claimed": "A worker has claimed the job and sends it"
+        case "retrying": "The push failed, and is tried again at this time"
+        case "scheduled": "The job's producer has set the time"
+        case "deferred": "The push could not be sent, for example because its app was paused; no attempt was spent"
         case "invalid_token": "APNs refused the token"
-        case "suppressed": "It was not sent, because the token was known to be invalid"
-        case "dropped": "It was not sent (again): its job says so, it is a duplicate, or a newer job has replaced it"
-        case "dead": "It can't be delivered as it is; the job is kept as a dead letter"
+        case "suppressed": "The push was not sent, because the token was known to be invalid"
+        case "dropped":
+            "The push was not sent (again): its job asks for that, the job is a duplicate, or a newer job has replaced it"
+        case "dead": "The job can't be delivered as it is, and is kept as a dead letter"
         case "marked invalid": "Nothing is sent to the token for this topic"
         default: nil
         }

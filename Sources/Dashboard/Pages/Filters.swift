@@ -12,8 +12,8 @@ enum Term {
         "Lanes": "Event loops of workers, each with its own connections",
         "Lane": "An event loop of a worker, with its own connections",
         "Heartbeat":
-            "The age of the last report. A worker with claims reports every three seconds, an idle one every eleven",
-        "Lease": "Time left until other workers reclaim its jobs, if it does not renew",
+            "The age of the last report. A worker with claims reports every three seconds, an idle worker every eleven",
+        "Lease": "Time left until other workers reclaim the worker's jobs, unless it renews its lease",
     ]
 
     /// Returns a word, with its meaning in a tooltip if ``meanings`` has it.

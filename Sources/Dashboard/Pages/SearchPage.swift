@@ -44,7 +44,7 @@ struct SearchPage: DashboardPage {
         let list = Elements.list(
             "Matches", [.init("Name"), .init("Kind", .key)], rows,
             empty: Elements.empty(
-                jobs.isPartial ? "Nothing that was searched is named \(text)." : "Nothing is named \(text).",
+                jobs.isPartial ? "Nothing with this name was found: \(text)." : "Nothing is named \(text).",
                 """
                 \(if: jobs.isPartial, """
                     <p>Only \(Words.number(jobs.looked)) jobs, dead letters and results could be searched at once; the \

@@ -198,13 +198,13 @@ struct JobDestination {
         }
         let effect: HTML =
             if failure != nil {
-                "It cannot be sent: it would become a dead letter."
+                "The job cannot be sent: it would become a dead letter."
             } else if environments.contains(where: { ["production", "sandbox"].contains($0) }) {
                 "This is a real notification."
             } else if environments.isEmpty {
                 "No worker has reported this app: the job waits until one does."
             } else {
-                "Apple's servers do not get it."
+                "Apple's servers do not get the notification."
             }
         return """
             <p class="destination">To <strong>\(device)</strong>, through \(to)\

@@ -41,7 +41,7 @@ struct WorkerCondition {
             sentence = "It claims and sends jobs."
         case .unknown:
             (word, tone) = ("unknown", .quiet)
-            sentence = "It has a lease and no report that this version can read."
+            sentence = "The worker has a lease, but this version cannot read its report."
         }
     }
 
@@ -207,7 +207,7 @@ struct WorkerPage: DashboardPage {
                 """
             ),
             (
-                Elements.term("Configuration", "The digest of the settings by which it accepts jobs"),
+                Elements.term("Configuration", "The digest of the settings that decide which jobs the worker accepts"),
                 configurations.isEmpty
                     ? nil
                     : """
@@ -253,7 +253,7 @@ struct WorkerPage: DashboardPage {
                 .init("Connections", .number, priority: 2), .init("Per second", .number, priority: 2),
                 .init("Done", .number, priority: 3), .init(Term.of("Lease"), .key, priority: 2),
                 .init("Problem", priority: 2),
-            ], rows, empty: Elements.empty("No lane of it has a lease."))
+            ], rows, empty: Elements.empty("No lane of the worker has a lease."))
     }
 
     private func stop(_ worker: WorkerStatus, _ status: FleetStatus, _ request: PageRequest) -> HTML {

@@ -199,11 +199,11 @@ actor ChangeRuns {
     func start(_ run: ChangeRun, isConfirmed: Bool, _ end: @escaping @Sendable () async -> Void) throws {
         let counting = runs.count { if case .counting = $0.phase { true } else { false } }
         guard counting < Self.counting else {
-            throw WebError(.tooManyRequests, "\(counting) counts are in progress; stop one, or wait for it")
+            throw WebError(.tooManyRequests, "\(counting) counts are in progress; stop one, or wait until one ends")
         }
         if runs.count >= Self.maximum {
             guard let old = runs.firstIndex(where: \.isForgettable) ?? runs.firstIndex(where: { !$0.isWorking }) else {
-                throw WebError(.tooManyRequests, "too many runs are in progress")
+                throw WebError(.tooManyRequests, "too many runs are in progress; stop one, or wait until one ends")
             }
             runs.remove(at: old)
         }
@@ -220,7 +220,7 @@ actor ChangeRuns {
     func confirm(_ run: ChangeRun, _ end: @escaping @Sendable () async -> Void) throws -> Bool {
         let working = runs.count { if case .running = $0.phase { true } else { false } }
         guard working < Self.concurrent else {
-            throw WebError(.tooManyRequests, "\(working) bulk runs are in progress; stop one, or wait for it")
+            throw WebError(.tooManyRequests, "\(working) bulk runs are in progress; stop one, or wait until one ends")
         }
         return run.confirm(end)
     }

@@ -225,7 +225,7 @@ struct FeedbackFile {
         if hasOpenEnd, refused.last == number, lastLine.last != UInt8(ascii: "}") {
             refused.removeLast()
             Terminal.note(
-                "\(path): line \(number) is incomplete: the process ended while it wrote it, and that record is lost\n"
+                "\(path): line \(number) is incomplete: the process ended while writing it, and the record is lost\n"
             )
         }
         guard let first = refused.first else { return }

@@ -63,8 +63,8 @@ actor FeedbackSpill {
             // A partial heading means that the machine stopped while writing it; no record follows.
             guard heading.readableBytesView.starts(with: start.readableBytesView) else {
                 throw failure(
-                    "it has no records for \(redis). If it has those for another Redis, write them there with "
-                        + "--from and remove it; otherwise use another file")
+                    "it has no records for \(redis). If it has records for another Redis, write them there with "
+                        + "--from and remove the file; otherwise use another file")
             }
             if size <= heading.readableBytes {
                 guard ftruncate(descriptor, 0) == 0 else { throw failure(Self.systemError) }

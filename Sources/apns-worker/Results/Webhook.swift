@@ -72,7 +72,7 @@ struct WebhookSecret: Sendable, CustomStringConvertible, CustomReflectable {
         let text = text.trimmed
         if text.hasPrefix("whsec_") {
             guard let bytes = Data(base64Encoded: String(text.dropFirst(6))) else {
-                throw ValidationError("the webhook's secret begins with whsec_, and the rest is not base64")
+                throw ValidationError("the webhook's secret is not base64 after whsec_")
             }
             key = Array(bytes)
         } else {

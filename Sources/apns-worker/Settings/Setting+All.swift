@@ -77,7 +77,8 @@ extension Setting {
 
     static let maxAttempts = Setting(
         "max_attempts", .number(1...1000), .work, to: \WorkerConfiguration.retry.maximumAttempts,
-        "Attempts that failures of a job may spend, if it sets none. The first failure spends none.", isReloadable: true
+        "Attempts that the failures of a job may spend, unless the job sets them. The first failure spends none.",
+        isReloadable: true
     )
     static let invalidTokensDays = Setting(
         "invalid_tokens_days", .duration(.days, 0...36_500), .work, to: \WorkerConfiguration.invalidTokenAge,
@@ -134,7 +135,7 @@ extension Setting {
         otherwise: "no spans")
     static let tracesHeaders = Setting(
         "traces.headers_file", .file, .admin,
-        "File with headers for the collector, one `Name: value` per line, such as those with a token.")
+        "File with headers for the collector, one `Name: value` per line, such as a header with a token.")
     static let tracesCA = Setting(
         "traces.ca", .file, .admin, "Trusted certificate authorities for the collector, PEM or DER.",
         otherwise: "the system's")
@@ -145,7 +146,7 @@ extension Setting {
 
     static let topic = Setting(
         "topic", .list, .app,
-        "Bundle identifier of the app, the topic of jobs without one. Several are separated by commas.",
+        "Bundle identifier of the app, which is the topic of jobs without a topic. Several are separated by commas.",
         otherwise: "required")
     static let key = Setting(
         "key", .file, .app, "Signing key, AuthKey_….p8 from Apple's developer site; or `key_base64`.",
@@ -242,7 +243,7 @@ extension Setting {
             "Maximum time for each step of connecting: TCP, the proxy's answer, and TLS."),
         Setting(
             "reconnect_base", .duration(.milliseconds, 10...600_000), .app, to: \AppConfiguration.reconnectBase,
-            "Maximum pause after a first failure to connect; it doubles with each further one."),
+            "Maximum pause after a first failure to connect; it doubles with each further failure."),
         Setting(
             "reconnect_cap", .duration(.milliseconds, 10...3_600_000), .app, to: \AppConfiguration.reconnectCap,
             "Maximum pause between attempts to connect."),
@@ -331,7 +332,7 @@ extension Setting {
             "Approximate maximum number of results per queue; the oldest are removed."),
         Setting(
             "results_days", .duration(.days, 0...36_500), .kept, to: \QueueLimits.maximumResultAge,
-            stored: .milliseconds, "Time for which results are kept; 0 keeps them up to their number."),
+            stored: .milliseconds, "Time for which results are kept; 0 keeps them up to the maximum number."),
         Setting(
             "dead_letters_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumDeadLetters,
             "Maximum number of dead letters per queue; the oldest are removed."),

@@ -78,7 +78,7 @@ enum SettingKind: Sendable, Equatable {
     /// Returns the mistake of a value that is not the path of a file.
     /// - Parameter itself: the setting for the contents of the file, if there is one.
     static func noPath(itself: String?) -> Mistake {
-        let instead = itself.map { ", which belongs into \($0)" } ?? ""
+        let instead = itself.map { ", which belongs in \($0)" } ?? ""
         return Mistake(
             "is not the path of a file; its text is not shown, because it may be the secret itself\(instead)")
     }

@@ -105,7 +105,9 @@ struct WorkerSettings {
         return try names.map { name in
             let variable = Setting.variable(["apps", name])
             guard variables.insert(variable).inserted else {
-                throw CommandFailure(.configuration, "APNS_WORKER_APPS: two apps have the variables \(variable)_…")
+                throw CommandFailure(
+                    .configuration,
+                    "APNS_WORKER_APPS: the names of two apps make the same variables \(variable)_…; rename one app")
             }
             return AppSettings(name: name, isNamed: true, settings: settings, simulated: simulated)
         }

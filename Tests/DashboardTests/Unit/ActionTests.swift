@@ -106,7 +106,7 @@ struct JobDestinationTests {
         let html = found.html(nil).text.replacing(/<[^>]+>/, with: "").replacing("&#39;", with: "'")
         #expect(html.contains(expected), "\(html)")
         let failure = JobRow.Verdict(level: "failure", subject: "job", sentence: "no")
-        #expect(found.html(failure).text.contains("It cannot be sent"))
+        #expect(found.html(failure).text.contains("The job cannot be sent"))
         #expect(JobDestination(ByteBuffer(string: "{"), queue, apps) { $0 } == nil)
     }
 }

@@ -66,7 +66,7 @@ struct FleetPagesTests {
             ),
             (
                 Self.worker("a", .unknown), "unknown", .quiet,
-                "It has a lease and no report that this version can read."
+                "The worker has a lease, but this version cannot read its report."
             ),
         ])
     func condition(worker: WorkerStatus, word: String, tone: Elements.Tone, sentence: String) {
@@ -93,11 +93,11 @@ struct FleetPagesTests {
                 Self.app(.paused) {
                     $0.paused = PauseRecord(reason: "a new key", since: now - 180_000, by: "ana")
                 }, "paused", Elements.Tone.warning,
-                "An operator has paused it for 3 min, by ana: a new key. Its jobs wait until an operator resumes it."
+                "An operator has paused the app for 3 min, by ana: a new key. Its jobs wait until an operator resumes it."
             ),
             (
                 Self.app(.unavailable) { $0.lanesSlow = 1 }, "unavailable", .bad,
-                "api.push.apple.com:443 does not answer, or with errors only. The jobs are kept, and sent later."
+                "api.push.apple.com:443 does not answer, or answers only with errors. The jobs are kept, and sent later."
             ),
             (
                 Self.app(.unconnected) { $0.failure = "connection refused" }, "no connection", .bad,
@@ -105,9 +105,9 @@ struct FleetPagesTests {
             ),
             (
                 Self.app(.connected) { ($0.connections, $0.streams) = (1, 30) }, "connected", .good,
-                "APNs accepts it. 1 connection, 30 requests in flight."
+                "APNs accepts the app. 1 connection, 30 requests in flight."
             ),
-            (Self.app(.unknown), "unknown", .quiet, "No running worker reports it."),
+            (Self.app(.unknown), "unknown", .quiet, "No running worker reports the app."),
         ])
     func appState(app: AppStatus, word: String, tone: Elements.Tone, sentence: String) {
         let state = AppState(app, now: Self.now)

@@ -163,7 +163,7 @@ import Testing
         for seconds in [101, 130, 160] as [Int64] {
             lose(at: seconds)
             #expect(names(state) == ["all"] && state.problems.count == 1)
-            #expect(state.problems[0].hasSuffix("the users before it keep their access for a minute"))
+            #expect(state.problems[0].hasSuffix("the previous users keep their access for a minute"))
         }
         lose(at: 161)
         #expect(names(state) == [] && state.problems[0].hasSuffix("no user has access"))

@@ -184,7 +184,7 @@ extension EndToEnd {
                     let (text, ending) = try await Self.output(["config"], [variable: form])
                     #expect(ending == .exited(78))
                     #expect(text.contains("\(variable) is not the path of a file; its text is not shown"), "\(text)")
-                    #expect(text.contains("belongs into `") && text.contains("(\(itself))"), "\(text)")
+                    #expect(text.contains("belongs in `") && text.contains("(\(itself))"), "\(text)")
                 }
             }
             for variable in ["APNS_WORKER_KEY_PASSPHRASE_FILE", "APNS_WORKER_REDIS_URL_FILE", "APNS_WORKER_PROXY_FILE"]

@@ -90,8 +90,8 @@ extension EndToEnd {
                     note: no worker claims jobs from queue default
                     line 2: note: unknown member `sendAt`; did you mean `send_at`?
                     line 302: the job's `alert.title` at byte \(offset) must be a string, not a number
-                    line 2 and 299 more (3, 4, 5, …): the same
-                    line 302 and 249 more (303, 304, 305, …): the same
+                    line 2 and 299 more (3, 4, 5, …): the same note
+                    line 302 and 249 more (303, 304, 305, …): the same note
 
                     """)
             let objects = try result.objects

@@ -42,7 +42,7 @@ struct WebUser: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Number of waiting jobs of a queue that refuses more jobs of a producer. (default: no limit)",
+            "Number of waiting jobs in a queue at which more jobs of the producer are refused. (default: no limit)",
             valueName: "jobs"))
     var maxQueueLength: Int?
 

@@ -36,7 +36,7 @@ struct Pause: AsyncParsableCommand {
 
     @Flag(help: "Continue if no queue or app has the name.") var force = false
 
-    @Flag(help: "Do not ask for confirmation of --all, or of an app with a twin. Required without a terminal.")
+    @Flag(help: "Do not ask for confirmation of --all, or of a lookalike app name. Required without a terminal.")
     var yes = false
 
     @Flag(
@@ -93,7 +93,7 @@ struct Resume: AsyncParsableCommand {
         name: [.long, .customLong("all-queues")], help: "All paused queues that are configured, or else all in Redis.")
     var all = false
 
-    @Flag(help: "Do not ask for confirmation of --all, or of an app with a twin. Required without a terminal.")
+    @Flag(help: "Do not ask for confirmation of --all, or of a lookalike app name. Required without a terminal.")
     var yes = false
 
     @Flag(

@@ -31,7 +31,7 @@ struct InvalidList: AsyncParsableCommand {
 
     @OptionGroup(title: "Filters") var options: InvalidTokenOptions
 
-    @Option(help: "table; tokens, those in a set, one per line; ndjson or csv, with their details. (default: table)")
+    @Option(help: "table; tokens (only the tokens, one per line); ndjson or csv (with details). (default: table)")
     var format: InvalidListing.Format?
 
     @Option(help: "An output file, written atomically. (default: standard output)") var output: String?

@@ -58,13 +58,13 @@ struct Status: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Maximum share of a queue's notifications of the day that became dead letters. (default: 1%, and ten of them)",
+            "Maximum share of a queue's notifications of the day that became dead letters. (default: 1%, and at least ten)",
             valueName: "percentage"))
     var maxDeadRate: String?
 
     @Option(
         help: ArgumentHelp(
-            "Maximum share of a queue's tokens of the day that are invalid. (default: 20%, and a hundred of them)",
+            "Maximum share of a queue's tokens of the day that are invalid. (default: 20%, and at least a hundred)",
             valueName: "percentage"))
     var maxInvalidRate: String?
 

@@ -107,7 +107,7 @@ struct WebOptions: ParsableArguments {
             """, valueName: "name"))
     var userHeader: String?
 
-    @Flag(help: "Also admit users that --user-header names and the file does not have, as viewers.")
+    @Flag(help: "Admit users as viewers if --user-header names them and the file does not have them.")
     var unlistedUsersView = false
 
     func configuration(host: String, port: Int, logger: Logger) throws -> DashboardConfiguration {

@@ -33,7 +33,7 @@ struct Requeue: AsyncParsableCommand {
 
     @Flag(help: "Put the jobs at the head of the queue instead of its end.") var first = false
 
-    @Flag(help: "Keep the number of attempts; a job that had used all gets one more. (default: start at zero)")
+    @Flag(help: "Keep the number of attempts; a job that has used all attempts gets one more. (default: start at zero)")
     var keepAttempts = false
 
     private var fields: Fields {

@@ -220,7 +220,8 @@ struct CampaignGuardCommand: AsyncParsableCommand {
     @Option(help: "Shares above which the campaign is paused, such as 'invalid_token>5%,dead>1%'.")
     var stopIf: String?
 
-    @Option(help: "Number of notifications in a queue below which it is not paused. (default: 1000)") var min: Int?
+    @Option(help: "Number of notifications in a queue below which the campaign is not paused. (default: 1000)")
+    var min: Int?
 
     @Flag(help: "Remove the guard.") var off = false
 

@@ -72,7 +72,7 @@ struct CampaignSend: AsyncParsableCommand {
     @Option(help: "Shares above which the campaign is paused, such as 'invalid_token>5%,dead>1%'.")
     var stopIf: String?
 
-    @Option(help: "Number of notifications below which it is not paused. (default: 1000)") var min: Int?
+    @Option(help: "Number of notifications below which the campaign is not paused. (default: 1000)") var min: Int?
 
     @Option(help: "Share of the devices to send to first, such as 1%; requires --stop-if.") var canary: String?
 
@@ -302,7 +302,7 @@ struct CampaignSend: AsyncParsableCommand {
         }
         if list.short.count > 0 {
             let what = "\(Words.count(list.short.count, "token")) of the list, the first in line \(list.short.line)"
-            let problem = "\(what), have fewer than 64 digits, which Apple's have; is it the right column?"
+            let problem = "\(what), have fewer than the 64 digits of Apple's tokens; is it the right column?"
             if strict { throw CommandFailure(.attention, "\(problem) Nothing was enqueued") }
             Terminal.note(problem + "\n")
         }

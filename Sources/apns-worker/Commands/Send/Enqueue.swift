@@ -52,7 +52,7 @@ struct Enqueue: AsyncParsableCommand {
     var uniqueFor: String?
     @Option(
         help: ArgumentHelp(
-            "Key, such as order-17: jobs with it that wait, and are older, are dropped.", valueName: "key"))
+            "Key, such as order-17: older waiting jobs with the same key are dropped.", valueName: "key"))
     var replaces: String?
     @Flag(help: "Let a device that receives the notification twice show it once.") var collapseDuplicates = false
     @Option(help: "Maximum attempts.") var maxAttempts: Int?
@@ -402,7 +402,8 @@ struct Enqueue: AsyncParsableCommand {
                 + "tail -n +\(next) FILE | \(command)\n")
         if !error.isAnswer {
             Terminal.note(
-                "Redis did not answer to the jobs of lines \(next) to \(last): if it has them, they would be sent twice\n"
+                "Redis did not answer to the jobs of lines \(next) to \(last): if it has these jobs, "
+                    + "repeating them would send them twice\n"
             )
         }
     }

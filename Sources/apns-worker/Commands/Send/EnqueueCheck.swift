@@ -158,7 +158,7 @@ struct LineNotes {
             if kind.lines > 1 {
                 let others = kind.others.map(String.init).joined(separator: ", ")
                 let more = kind.lines - 1 > kind.others.count ? ", …" : ""
-                Terminal.note("line \(kind.line) and \(kind.lines - 1) more (\(others)\(more)): the same\n")
+                Terminal.note("line \(kind.line) and \(kind.lines - 1) more (\(others)\(more)): the same note\n")
             }
             if isJSON { Terminal.print(try JSONLine.text(kind) + "\n") }
         }

@@ -102,7 +102,7 @@ struct ShortFormOptions: ParsableArguments {
 
     private func soundMember() throws -> JobEncoder.Value? {
         guard critical || volume != nil else { return sound.map { .text($0) } }
-        guard let sound else { throw ValidationError("--critical and --volume need --sound; it may be default") }
+        guard let sound else { throw ValidationError("--critical and --volume need --sound, such as --sound default") }
         var object = ByteBuffer(string: "{\"critical\":\(critical ? 1 : 0),\"name\":")
         object.writeJSONString(sound)
         if let volume {
