@@ -204,7 +204,8 @@ final class JobsAPI: Sendable {
             }
         } catch RedisError.server(let error) where error.prefix == "OOM" {
             throw WebError(
-                .tooManyRequests, "Redis is full; nothing was enqueued", retryAfter: Self.memoryPause)
+                .tooManyRequests, "Redis is full, and nothing was enqueued; try again later",
+                retryAfter: Self.memoryPause)
         } catch let error as RedisError {
             throw WebError(
                 .serviceUnavailable,

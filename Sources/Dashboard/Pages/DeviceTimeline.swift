@@ -191,7 +191,10 @@ struct DeviceTimeline {
             guard findings.record.registeredAt == nil else {
                 return ("It is registered, and no push to it is recorded\(searched).\(gap)", .plain)
             }
-            return (isComplete ? "Nothing is known about it." : "No push to it is recorded\(searched).\(gap)", .plain)
+            return (
+                isComplete ? "Nothing is known about the device." : "No push to it is recorded\(searched).\(gap)",
+                .plain
+            )
         }
         let age = last.at.map { " \(Words.duration(max(0, now.since($0)))) ago" } ?? ""
         let reason = last.reason.map { ": \($0)" } ?? ""

@@ -18,27 +18,27 @@ struct WorkerCondition {
             (word, tone) = ("lease expired", .bad)
             let ago = Words.duration(max(0, -worker.leaseLeftMs))
             sentence =
-                "Its lease ended \(ago) ago. "
+                "The worker's lease ended \(ago) ago. "
                 + (worker.claimed == 0
                     ? "It has no claimed jobs." : "Other workers of its queues reclaim its \(claimed).")
         case _ where worker.latenessMs != nil:
             (word, tone) = ("no heartbeat", .bad)
             sentence =
                 "No heartbeat for \(Words.duration(worker.latenessMs ?? 0)): its process hangs, is stopped, or cannot "
-                + "reach Redis. Other workers take its \(claimed) \(lease)."
+                + "reach Redis. Other workers reclaim its \(claimed) \(lease)."
         case .draining:
             (word, tone) = ("draining", .warning)
-            sentence = "It finishes its \(claimed), claims no more, and exits."
+            sentence = "The worker finishes its \(claimed), claims no more, and exits."
         case .quiet:
             (word, tone) = ("quiet", .warning)
             sentence =
-                "An operator asked it to claim no jobs. It keeps running, and claims jobs again after the action Work."
+                "An operator asked the worker to claim no jobs. It keeps running, and claims jobs again after the action Work."
         case .running where !worker.notReady.isEmpty:
             (word, tone) = ("not ready", .warning)
-            sentence = "It reports problems: \(worker.notReady.joined(separator: "; "))."
+            sentence = "The worker reports problems: \(worker.notReady.joined(separator: "; "))."
         case .running:
             (word, tone) = ("running", .good)
-            sentence = "It claims and sends jobs."
+            sentence = "The worker claims and sends jobs."
         case .unknown:
             (word, tone) = ("unknown", .quiet)
             sentence = "The worker has a lease, but this version cannot read its report."
@@ -217,7 +217,7 @@ struct WorkerPage: DashboardPage {
             ),
             ("Redis", worker.redis.isEmpty ? nil : "\(worker.redis)"),
             ("Configuration", worker.refusedReload.map { "its reload was refused: \($0)" }),
-            ("Failovers", worker.failoverWatch.map { "learns of them late: \($0)" }),
+            ("Failovers", worker.failoverWatch.map { "the worker learns of failovers late: \($0)" }),
         ])
     }
 

@@ -340,7 +340,7 @@ struct RetryingTokenWriter: Sendable {
         // A connection attempt in its first second is not worth a message.
         if !hasReportedRedis, patience.hasLasted(.seconds(1), now: .now()) {
             hasReportedRedis = true
-            let waiting = count > 0 ? "; \(count) records that have been read wait for it" : ""
+            let waiting = count > 0 ? "; \(count) records that have been read wait for Redis" : ""
             Terminal.note(
                 "\(name): waiting for Redis, at most \(limit.nanoseconds / 1_000_000_000) s: \(failure)\(waiting)\n"
             )

@@ -60,7 +60,7 @@ struct ChangeCommand {
             throw ExitCode(ExitStatus.attention.rawValue)
         }
         if let doubt = result.doubt {
-            Terminal.note("\(doubt) The change holds for jobs that come later.\n")
+            Terminal.note("\(doubt) The change also applies to jobs that are enqueued later.\n")
             throw ExitCode(ExitStatus.attention.rawValue)
         }
         if Interruption.isRequested {

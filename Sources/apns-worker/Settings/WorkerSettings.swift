@@ -89,7 +89,8 @@ struct WorkerSettings {
             if let other = others.first, other.endpoint == app.endpoint {
                 throw CommandFailure(
                     .configuration,
-                    "APNS_WORKER_APPS: \(other.name) and \(app.name) have a topic and an endpoint in common")
+                    "APNS_WORKER_APPS: \(other.name) and \(app.name) have a topic and an endpoint in common; change one of them"
+                )
             }
         }
         return apps

@@ -139,7 +139,7 @@ struct DeviceTimelineTests {
     @Test(
         "the verdict says in a sentence what matters most",
         arguments: [
-            ("Nothing is known about it.", .plain, Self.findings()),
+            ("Nothing is known about the device.", .plain, Self.findings()),
             (
                 "It is registered, and no push to it is recorded.", .plain,
                 Self.findings(Self.record(registered: 5000))
@@ -220,7 +220,7 @@ struct DeviceTimelineTests {
         #expect(
             verdict(.failures, delivered) == "The last push to it that is recorded was delivered 3 min ago.")
         #expect(verdict(.failures, Self.findings()) == "No push to it is recorded. \(unkept)")
-        #expect(verdict(.all, Self.findings()) == "Nothing is known about it.")
+        #expect(verdict(.all, Self.findings()) == "Nothing is known about the device.")
         #expect(verdict(.all, isPartial: true, Self.findings()) == "No push to it is recorded in what was searched.")
         #expect(
             verdict(.all, isPartial: true, delivered) == "The last push to it that was found was delivered 3 min ago.")

@@ -31,38 +31,38 @@ struct FleetPagesTests {
     @Test(
         "a worker that hangs, one that runs and one that is not ready differ",
         arguments: [
-            (Self.worker(), "running", Elements.Tone.good, "It claims and sends jobs."),
+            (Self.worker(), "running", Elements.Tone.good, "The worker claims and sends jobs."),
             (
                 Self.worker(late: 12_000), "no heartbeat", .bad,
-                "No heartbeat for 12 s: its process hangs, is stopped, or cannot reach Redis. Other workers take its "
+                "No heartbeat for 12 s: its process hangs, is stopped, or cannot reach Redis. Other workers reclaim its "
                     + "3 claimed jobs when its lease ends, in 25 s."
             ),
             // The last report of a frozen worker is out of date.
             (
                 Self.worker(claimed: 1, lease: -2000, late: 40_000, notReady: ["the app shop is paused: x"]),
                 "no heartbeat", .bad,
-                "No heartbeat for 40 s: its process hangs, is stopped, or cannot reach Redis. Other workers take its "
+                "No heartbeat for 40 s: its process hangs, is stopped, or cannot reach Redis. Other workers reclaim its "
                     + "1 claimed job because its lease has ended."
             ),
             (
                 Self.worker(notReady: ["Redis refuses claims", "the app shop is paused: x"]), "not ready", .warning,
-                "It reports problems: Redis refuses claims; the app shop is paused: x."
+                "The worker reports problems: Redis refuses claims; the app shop is paused: x."
             ),
             (
                 Self.worker("a", .quiet), "quiet", .warning,
-                "An operator asked it to claim no jobs. It keeps running, and claims jobs again after the action Work."
+                "An operator asked the worker to claim no jobs. It keeps running, and claims jobs again after the action Work."
             ),
             (
                 Self.worker("a", .draining), "draining", .warning,
-                "It finishes its 3 claimed jobs, claims no more, and exits."
+                "The worker finishes its 3 claimed jobs, claims no more, and exits."
             ),
             (
                 Self.worker("a", .gone, lease: -90_000), "lease expired", .bad,
-                "Its lease ended 90 s ago. Other workers of its queues reclaim its 3 claimed jobs."
+                "The worker's lease ended 90 s ago. Other workers of its queues reclaim its 3 claimed jobs."
             ),
             (
                 Self.worker("a", .gone, claimed: 0, lease: -90_000), "lease expired", .bad,
-                "Its lease ended 90 s ago. It has no claimed jobs."
+                "The worker's lease ended 90 s ago. It has no claimed jobs."
             ),
             (
                 Self.worker("a", .unknown), "unknown", .quiet,

@@ -3,7 +3,8 @@ import NIOCore
 import Operations
 
 struct ListOptions<Row: Counted>: ParsableArguments {
-    @Option(help: ArgumentHelp("Maximum number. (default: 50; with --json all)", valueName: "number")) var limit: Int?
+    @Option(help: ArgumentHelp("Maximum number of \(Row.things). (default: 50; with --json all)", valueName: "number"))
+    var limit: Int?
 
     @Flag(help: "Print the number of \(Row.things).") var count = false
 

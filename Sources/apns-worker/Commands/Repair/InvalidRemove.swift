@@ -40,7 +40,7 @@ struct InvalidRemove: AsyncParsableCommand {
         let ways = [!token.isEmpty, from != nil, hasFilter, all].filter { $0 }.count
         guard ways == 1 else {
             throw ValidationError(
-                "choose tokens in one way: as arguments, with --from, with --topic, --reason and others, or --all")
+                "choose tokens in one way: as arguments, with --from, with filters such as --topic, or with --all")
         }
         // Standard input cannot supply both the tokens and the answer.
         guard from != "-" || dryRun || yes else { throw ValidationError("--from - needs --yes or --dry-run") }

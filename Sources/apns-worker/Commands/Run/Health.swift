@@ -40,7 +40,8 @@ struct Health: AsyncParsableCommand {
             )
         }
         guard port > 0 else {
-            throw ValidationError("the admin port is 0, a free port; the worker's log names it")
+            throw ValidationError(
+                "the admin port is 0, which means a free port; set --admin-port to the port in the worker's log")
         }
         // A port that listens on all addresses is reached at the loopback address.
         let reached = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host
