@@ -272,7 +272,7 @@ struct TableParser {
         var (names, name, isInQuotes, afterQuote) = ([String](), [UInt8](), false, false)
         for byte in header {
             if byte == UInt8(ascii: "\"") {
-                // Two quotes in a quoted name are one.
+                // Two quotation marks in a quoted name mean one.
                 if !isInQuotes, afterQuote { name.append(byte) }
                 isInQuotes.toggle()
                 afterQuote = !isInQuotes

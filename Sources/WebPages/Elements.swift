@@ -90,7 +90,7 @@ package enum Elements {
             """
     }
 
-    /// Returns a surface with a title.
+    /// Returns a frame with a title.
     /// - Parameters:
     ///   - tone: the color of its edge.
     ///   - tools: buttons beside the title.

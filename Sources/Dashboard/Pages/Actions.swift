@@ -32,7 +32,7 @@ struct Actions: Sendable {
                 try await result.run?.settle()
             } catch let error where !(error is CancellationError) {
                 let found = WebError(error)
-                // A script shows the error itself. Without Redis, the page could only show the same error.
+                // A script shows the error itself. Without Redis, a page could not show more than the error.
                 guard !request.acceptsJSON, found.status != .serviceUnavailable,
                     let page = origin ?? Self.page(of: name, context.form, request, site),
                     let id = site.notes.add(Note(found), for: visitor)

@@ -154,7 +154,7 @@ struct DevicePage: DashboardPage {
         """
     }
 
-    /// Returns the page for a beginning that several tokens have, or none.
+    /// Returns the page for a beginning that no token or several tokens have.
     private func choice(_ matches: TokenMatches, _ unread: UnreadParts, _ request: PageRequest) -> PageContent {
         let form: HTML = "\(DevicesPage.form(request, matches.beginning))\(request.notices(unread))"
         let partial: HTML =

@@ -5,7 +5,7 @@ import WebPages
 
 /// The past and future pushes to a device, the latest first.
 struct DeviceTimeline {
-    /// Something that has happened or will happen.
+    /// A past or future event of the device, such as a push.
     struct Entry {
         /// Milliseconds since 1970; `nil` if unknown. For a job that can be sent now, it is the present.
         var at: Int64?

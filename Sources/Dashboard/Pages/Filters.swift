@@ -21,7 +21,7 @@ enum Term {
 }
 
 struct ListFilter {
-    /// The name for people.
+    /// The name that the form shows.
     let title: String
     /// The name in the URL.
     let name: String

@@ -182,7 +182,7 @@ extension Remedy {
         var style: HTML = " main"
     }
 
-    /// The action with the effect of the command; `nil` if there is none, or if a page shows the values that the command prints.
+    /// The action with the effect of the remedy's command; `nil` if there is none, or if a page has the values that the command prints.
     var action: Action? {
         switch self {
         case .resumeApp(let app): Action(name: "resume-app", title: "Resume, and probe now", fields: [("app", app)])
@@ -203,7 +203,7 @@ extension Remedy {
         }
     }
 
-    /// The link to the page that shows the values that the command prints.
+    /// The link to the page with the values that the remedy's command prints.
     fileprivate func link(_ request: PageRequest) -> HTML {
         switch self {
         case .showCampaign(let name):

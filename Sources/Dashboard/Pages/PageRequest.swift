@@ -43,7 +43,7 @@ struct PageContent {
     /// A line below the title.
     var lead: HTML = ""
     var scripts: [String] = []
-    /// The path of the page to show instead.
+    /// The path of a page to show in place of this page.
     var redirect: String?
     var status = HTTPResponse.Status.ok
     /// True if the page shows old numbers, because Redis does not answer.

@@ -117,7 +117,7 @@ enum JobPreview {
                 let destination = JobDestination(job, queue, apps, environment: site.source.environment)
                 html = checked(check, destination?.html(check.failure) ?? "")
             }
-            // Without scripts, the browser shows this as a page.
+            // Without scripts, the browser shows the answer as a page.
             return Response.page(
                 await PageFrame(request: PageRequest(site, request, context)).html(
                     PageContent(title: "Check", main: html), in: .composer))

@@ -11,10 +11,10 @@ import WebPages
 /// A run lives in this process only. If the process ends, the changes made so far remain, and an operator can start the run again.
 final class ChangeRun: Sendable {
     enum Phase: Sendable {
-        /// The number found so far.
+        /// The number of things that were found so far.
         case counting(Int)
         case ready(ChangePlan)
-        /// The number done, and the plan.
+        /// The number of things that were changed so far, and the plan.
         case running(Int, ChangePlan)
         case done(ChangeResult)
         case stopped(ChangeResult)

@@ -82,7 +82,7 @@ struct PayloadReader {
     private func text(_ name: String, key: String, arguments: String) -> String? {
         let alert = aps?["alert"]
         if let key = alert?[key]?.string, !key.isEmpty { return Self.localized(key, alert?[arguments]) }
-        // Alerts of Live Activities have this form.
+        // Alerts of Live Activities have the key and the arguments inside the title or body.
         if let key = alert?[name]?["loc-key"]?.string { return Self.localized(key, alert?[name]?["loc-args"]) }
         return alert?[name]?.plain
     }

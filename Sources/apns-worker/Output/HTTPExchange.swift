@@ -191,7 +191,7 @@ private final class ExchangeHandler: ChannelInboundHandler {
         fail(.timeout(limit), context)
     }
 
-    // This has no effect after an answer; the first of several failures counts.
+    // An error after the answer has no effect. Of several failures, the first counts.
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         switch error {
         case let error as TLSError where error.kind != .truncated: fail(.unreachable("\(error)"), context)

@@ -84,7 +84,7 @@ enum Interruption {
     /// True if the process was asked to stop.
     static var isRequested: Bool { flag.load(ordering: .relaxed) }
 
-    /// Records a request that was received in another way.
+    /// Records a request that did not come as a signal.
     static func request() { flag.store(true, ordering: .relaxed) }
 
     /// Lets the signals end the process. The first process of a container needs a handler for that, because the kernel ignores its signals

@@ -220,7 +220,7 @@ struct AppSettings {
                         + "Notifications service")
             }
             guard let keyID = given ?? Self.keyID(inNameOf: source) else {
-                // A missing file is reported before its missing ID.
+                // A missing key file is reported before a missing key ID.
                 do { _ = try source.read() } catch { throw invalid("\(error)") }
                 throw invalid("the signing key \(source) needs its ID: \(id.flag ?? "") or \(variable(id))")
             }

@@ -133,7 +133,6 @@ struct Setting: Sendable {
             .joined(separator: "_")
     }
 
-    /// The prefix of all variables.
     static let variablePrefix = "APNS_WORKER_"
 
     // MARK: Texts

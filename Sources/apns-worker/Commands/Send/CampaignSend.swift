@@ -187,7 +187,7 @@ struct CampaignSend: AsyncParsableCommand {
         let input = try await input()
         let refused = try await FleetOptions.withFleet(settings, searches: false) { fleet in
             let source = try await fleet.queue(configuration.keys)
-            // Only the settings know the classes of Sidekiq's jobs.
+            // Redis does not have the classes of Sidekiq's jobs. Only the settings have them.
             let format = source.format == configuration.format.withoutClasses ? configuration.format : source.format
             let state = try await QueueState.read(
                 fleet.client(for: source.keys.jobs), source.keys, configured: (try? settings.appNames) ?? [])

@@ -121,7 +121,7 @@ struct Enqueue: AsyncParsableCommand {
         }
         try await FleetOptions.withFleet(settings, searches: false) { fleet in
             let source = try await fleet.queue(configuration.keys)
-            // Only the settings know the classes of Sidekiq's jobs.
+            // Redis does not have the classes of Sidekiq's jobs. Only the settings have them.
             let format = source.format == configuration.format.withoutClasses ? configuration.format : source.format
             let keys = source.keys
             let job = try jobOfFlags(keys, format)

@@ -28,7 +28,7 @@ struct EnqueueCheck {
     let apps: Set<String>?
     /// True to refuse jobs with likely mistakes.
     var isStrict = false
-    /// Members for a job that does not have them: the ID in place of a new one, `unique_for` in seconds, and the app.
+    /// Members for a job that does not have them: the ID in place of a new ID, `unique_for` in seconds, and the app.
     var id: String?
     var uniqueFor: Int?
     var app: String?

@@ -57,7 +57,7 @@ final class ListedJobs: CampaignJobs {
         try position.withLock { position in
             let list = position.list.tokens
             if position.next != first {
-                // After a failover, the position in Redis can be an earlier one.
+                // After a failover, Redis can have an earlier position.
                 list.rewind()
                 for _ in 0..<notifications(ofFirst: first) { _ = try list.next() }
                 position.next = first
