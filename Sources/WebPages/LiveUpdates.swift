@@ -17,7 +17,6 @@ package final class LiveUpdates: Sendable {
     /// - Parameter interval: the time between two renderings.
     package init(every interval: Duration = .seconds(2)) { self.interval = interval }
 
-    /// Returns true if a request asks for events.
     package static func isRequested(by request: Request) -> Bool {
         request.headers[.accept]?.hasPrefix("text/event-stream") ?? false
     }

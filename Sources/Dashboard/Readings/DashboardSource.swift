@@ -56,7 +56,6 @@ package struct DashboardSource: Sendable {
         var failure: JobRow.Verdict? { verdicts.first { $0.level == "failure" } }
     }
 
-    /// A job of a producer.
     package struct EnqueuedJob: Sendable {
         /// The bytes to push.
         package var body: ByteBuffer

@@ -7,7 +7,6 @@ import Synchronization
 public final class SharedLogLevel: Sendable {
     private let value: Atomic<Int>
 
-    /// - Parameter level: the initial level.
     public init(_ level: Logger.Level) { value = Atomic(Self.levels.firstIndex(of: level) ?? 0) }
 
     public var level: Logger.Level {

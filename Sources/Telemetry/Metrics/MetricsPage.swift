@@ -88,7 +88,6 @@ public struct MetricsPage: Sendable {
         set(metric, values, .whole(value))
     }
 
-    /// Sets a counter or a gauge.
     public mutating func set(_ metric: Metric, by values: [String] = [], _ value: Double) {
         set(metric, values, .number(value))
     }

@@ -133,7 +133,6 @@ struct PayloadReader {
         }
     }
 
-    /// Returns the facts that a banner does not show.
     func facts(_ kind: PushType) -> [Fact] {
         var facts: [Fact] = []
         func add(_ name: String, _ value: String?) {

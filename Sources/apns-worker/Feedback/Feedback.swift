@@ -196,7 +196,7 @@ final class FeedbackService: Service {
                     do {
                         try await Task.sleep(for: .nanoseconds(max(0, pause.nanoseconds)))
                     } catch {
-                        // The process must end.
+                        // Cancelled, because the process must end.
                     }
                 }
                 if stop.isStopped { break }

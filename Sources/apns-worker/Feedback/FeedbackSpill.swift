@@ -16,7 +16,6 @@ actor FeedbackSpill {
         case failed(String)
     }
 
-    /// The file's path; `nil` if there is no file.
     nonisolated let path: String?
     private let descriptor: Int32
     private let heading: ByteBuffer

@@ -70,8 +70,8 @@ struct ChangeCommand {
         return result
     }
 
-    /// Makes a change with the set of invalid tokens.
-    /// - Parameter queues: true if it also changes the queues.
+    /// Makes a change that can use the set of invalid tokens.
+    /// - Parameter queues: true if the change also uses the queues.
     func run(
         _ settings: Settings, queues: Bool, _ change: (Fleet) async throws -> some Change
     ) async throws {

@@ -3,7 +3,6 @@ import Operations
 import PushJob
 import PushQueue
 
-/// The options that select results.
 struct ResultOptions: ParsableArguments {
     @Option(help: .field("id", of: Self.fields)) var id: [String] = []
     @Option(help: .field("token", of: Self.fields)) var token: [String] = []

@@ -33,7 +33,6 @@ extension SettingFlagSections {
 struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomReflectable {
     /// The configuration file, if one was given.
     private(set) var file: String?
-    /// The flags that were given.
     var given: [Setting: String] = [:]
     private var timeoutText: String?
     /// The time to wait for Redis in milliseconds, if one was given.

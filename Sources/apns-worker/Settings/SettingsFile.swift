@@ -18,7 +18,6 @@ struct SettingsFile: Sendable {
     /// The maximum size in bytes, far beyond any configuration.
     private static let maximumSize = 1 << 20
 
-    /// - Parameter contents: the file's bytes.
     init(path: String, contents: [UInt8]) {
         self.path = path
         guard contents.count <= Self.maximumSize else {
