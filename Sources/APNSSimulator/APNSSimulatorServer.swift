@@ -4,7 +4,7 @@ import NIOPosix
 import Sockets
 import TLS
 
-/// An APNs to develop and test against, listening on this machine.
+/// A simulated APNs, for development and tests.
 package struct APNSSimulatorServer: LoopBound {
     let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
@@ -18,8 +18,8 @@ package struct APNSSimulatorServer: LoopBound {
     package var feedbackPort: Int? { listeners.feedback?.port }
     package var controlPort: Int? { control?.port }
 
-    /// - Throws: `TLSError` if the certificate or the client authorities cannot be used; the system's error if an address is in use;
-    ///   `HTTPPortFailure` if the control port's address is.
+    /// - Throws: `TLSError` if the certificate or the client authorities cannot be used; `HTTPPortFailure` if the control port's address is
+    ///   in use; the system's error if another address is in use.
     package static func start(_ configuration: SimulatorConfiguration) async throws -> APNSSimulatorServer {
         var configuration = configuration
         if configuration.controlPort != nil, configuration.recorder == nil { configuration.recorder = Recorder() }
@@ -88,9 +88,7 @@ package struct APNSSimulatorServer: LoopBound {
         return try TLSContext.server(tls)
     }
 
-    /// A snapshot of the traffic so far.
-    ///
-    /// Reading it is free, but then the next request copies the account. Avoid this in the middle of a measurement.
+    /// A snapshot of the traffic so far. Reading it makes the next request copy the account, so do not read it during a measurement.
     package var account: Account { service.account }
 
     package var recorder: Recorder? { service.recorder }
@@ -124,7 +122,7 @@ private struct Listen: LoopBound {
                 .serverChannelOption(.backlog, value: 1024)
                 .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
                 .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                // 64 KiB hold a whole batch of a busy client.
+                // 64 KiB hold all that a busy client writes at once.
                 .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 64 * 1024))
                 .childChannelInitializer { channel in
                     channel.eventLoop.makeCompletedFuture {

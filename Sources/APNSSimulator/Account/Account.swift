@@ -4,12 +4,12 @@ import FoundationEssentials
 /// The counts of a simulator's traffic since it started.
 @dynamicMemberLookup
 package struct Account: Sendable {
-    /// Accepted notifications with repetitions, even if their answers did not reach the client. Includes broadcasts, and notifications of
-    /// the binary gateway.
+    /// The number of accepted notifications, including repeated ones, broadcasts, and notifications at the binary gateway. A notification
+    /// counts even if its answer did not reach the client.
     package internal(set) var accepted = 0
     /// The broadcasts among ``accepted``.
     package internal(set) var broadcasts = 0
-    /// The times from sending to arrival, of accepted requests that contain the time of sending.
+    /// The times from sending to arrival of the accepted requests whose payload contains the time of sending.
     package internal(set) var latency = LatencyHistogram()
 
     package internal(set) var http2: PushLedger
@@ -20,7 +20,7 @@ package struct Account: Sendable {
     private var byToken: RecentCounts<SimulatedToken>
     private var byChannel: RecentCounts<[UInt8]>
 
-    /// - Parameter limit: the counts of at least this many ids, tokens and channels each are kept; nil for all.
+    /// - Parameter limit: at least this many ids, tokens and channels keep their own counts; nil to keep all.
     init(limit: Int?) {
         http2 = PushLedger(limit: limit)
         gateway = GatewayLedger(limit: limit)
@@ -52,7 +52,7 @@ package struct Account: Sendable {
     }
 
     /// Adds the traffic of a connection to the gateway.
-    /// - Parameter ids: the ids of accepted notifications that have one.
+    /// - Parameter ids: the ids of the accepted notifications. A notification can lack an id.
     mutating func add(_ counters: GatewayCounters, tokens: [SimulatedToken], ids: [[UInt8]]) {
         accepted += tokens.count
         for token in tokens { _ = byToken.add(token) }
@@ -97,8 +97,8 @@ package struct Account: Sendable {
         return json
     }
 
-    /// Appends an object of counts to an unfinished object that has members. The encoder would take many times longer for millions of
-    /// counts.
+    /// Appends an object of counts as the next member of an unfinished JSON object. `JSONEncoder` would take many times longer for millions
+    /// of counts.
     private static func append(
         _ name: String, _ counts: some Sequence<(key: String, count: Int)>, to json: inout String
     ) {

@@ -1,7 +1,6 @@
 /// Counts the occurrences of keys. Only the newest keys are known, so that memory is bounded.
 ///
-/// Keys are kept in two generations. When the newer generation is full, it replaces the older one. So the newest keys, as many as the
-/// limit, are always known.
+/// Keys are kept in two generations. When the newer generation is full, it replaces the older generation.
 package struct RecentCounts<Key: Hashable & Sendable>: Sendable {
     private let limit: Int?
     private var newer: [Key: Int] = [:]

@@ -85,7 +85,7 @@ package struct SimulatedToken: Hashable, Sendable {
     }
 }
 
-/// The recipient of a notification; the app of a request that manages channels; ``connection`` for the event of a connection.
+/// The target of an event: the device or channel of a notification, the app whose channels a request manages, or ``connection``.
 enum EventTarget: Hashable {
     case device(SimulatedToken)
     case channel([UInt8])
@@ -93,7 +93,7 @@ enum EventTarget: Hashable {
     case connection
 }
 
-/// The beginning of a token in a rule.
+/// The first digits of a token, as a condition of a rule.
 struct TokenPrefix: Equatable, Sendable {
     private let words: [UInt64]
     private let masks: [UInt64]

@@ -103,7 +103,7 @@ package typealias GatewayLedger = TrafficLedger<GatewayCounters, [UInt8]>
 package struct GatewayCounters: TrafficCounters {
     /// Complete notifications by command.
     package internal(set) var frames: [Int: Int] = [:]
-    /// Accepted notifications with repetitions.
+    /// Accepted notifications, including repeated ones.
     package internal(set) var accepted = 0
     /// Complete notifications that were discarded, because they arrived after one that ended the connection.
     package internal(set) var dropped = 0
@@ -111,13 +111,13 @@ package struct GatewayCounters: TrafficCounters {
     package internal(set) var droppedBytes = 0
     /// Refused notifications by status, such as `8 InvalidToken`, even if no error packet was sent.
     package internal(set) var refused: [String: Int] = [:]
-    /// Error packets by status, also partly sent ones.
+    /// Error packets by status, including partly sent packets.
     package internal(set) var packets: [String: Int] = [:]
     /// Connections whose client certificate was accepted.
     package internal(set) var connections = 0
     /// Connections that ended or failed in the handshake, because the client's certificate was missing or not accepted.
     package internal(set) var refusedClients = 0
-    /// Connections that the gateway closed, also without an error packet.
+    /// Connections that the gateway closed, with or without an error packet.
     package internal(set) var closes = 0
     package internal(set) var resets = 0
     /// Connections on which a rule stopped reading.
@@ -159,7 +159,7 @@ package struct FeedbackAccount: Encodable, Sendable {
     package internal(set) var connections = 0
     /// Connections that ended or failed in the handshake, because the client's certificate was missing or not accepted.
     package internal(set) var refusedClients = 0
-    /// Records that were sent, also partly. They are no longer kept.
+    /// Records that were sent completely or in part. They are no longer kept.
     package internal(set) var served = 0
     package internal(set) var waiting = 0
     /// Records that were dropped before they were served, because a million newer ones arrived.

@@ -44,7 +44,7 @@ func memoryText(
 
 /// A certificate signed by an authority or by itself.
 ///
-/// Unchecked because of the pointer. Safe because the certificate never changes after `init`, and OpenSSL locks what it caches in it later.
+/// Unchecked because of the pointer. Safe because the certificate never changes after `init`, and OpenSSL locks its own caches.
 final class IssuedCertificate: @unchecked Sendable {
     private static let days: Int32 = 3650
 

@@ -57,8 +57,8 @@ package final class SimulatedAuthority: Sendable {
         return try TLSIdentity(bytes: pair.certificatePEM, keyBytes: pair.keyPEM, source: "the simulator's certificate")
     }
 
-    /// Issues a client certificate with the contents of Apple's push certificates: the bundle identifier as the subject's user ID, its
-    /// topics, and both environments.
+    /// Issues a client certificate with the contents of Apple's push certificates: the bundle identifier as the subject's user ID, the
+    /// app's topics, and both environments.
     /// - Parameters:
     ///   - topic: the app's bundle identifier: letters, digits, dots, hyphens and underscores.
     ///   - otherTopics: further topics to list.
@@ -92,7 +92,7 @@ package final class SimulatedAuthority: Sendable {
         return Pair(certificatePEM: try issued.pem(), keyPEM: try key.pem())
     }
 
-    // OpenSSL reads these names from a list with commas and colons. In that list, any other text could have another meaning.
+    // Returns a name in OpenSSL's syntax. Other characters are refused, because commas and colons separate the names in OpenSSL's list.
     private static func alternativeName(_ name: String) throws(SimulatorError) -> String {
         var address = in6_addr()
         if inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 { return "IP:\(name)" }

@@ -229,7 +229,7 @@ struct ControlRoutes: Sendable {
         routes.add(.delete, "/feedback") { _, _ in try .control(["deleted": service.clearFeedback()]) }
     }
 
-    /// - Parameter now: the time of records without one, in seconds since 1970.
+    /// - Parameter now: the time of the records for which the body has no time, in seconds since 1970.
     private static func records(_ body: Feedback, now: Int64) throws(HTTPError) -> [FeedbackRecord] {
         var records: [FeedbackRecord] = []
         for (index, entry) in body.records.enumerated() {
@@ -249,7 +249,7 @@ struct ControlRoutes: Sendable {
 
     // MARK: Notifications
 
-    /// Adds the received notifications, with long polling for the next ones.
+    /// Adds the route that returns received notifications. With `wait`, it waits for the next notification.
     private func addNotifications(of recorder: Recorder, to routes: inout RouteList) {
         routes.add(
             .get, "/notifications", "?after=SEQUENCE&token=HEX&outcome=accepted|refused&limit=NUMBER&wait=SECONDS"

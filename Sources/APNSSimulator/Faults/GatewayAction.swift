@@ -36,7 +36,7 @@ package struct GatewayAction: RuleAction {
 
     /// The notification that a packet names.
     package enum Identifier: String, CaseIterable, Sendable {
-        /// The notification that met the rule; with status 10 the last accepted one.
+        /// The notification that met the rule; with status 10, the last accepted notification.
         case own
         case zero = "0"
         /// The bitwise complement of the notification's identifier, which the client probably did not send.

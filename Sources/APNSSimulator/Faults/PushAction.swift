@@ -211,8 +211,8 @@ extension PushAction.Response: Error {
     /// The answer for an app without broadcasts. Apple documents "FeatureNotEnabled", but the service sends this spelling.
     static let broadcastFeatureNotEnabled = Refusal(status: 400, reason: "BroadcastFeatureNotEnabled")
 
-    /// Creates the refusal with a reason that Apple documents, or with one of the spellings above. "Service Unavailable" with a space is in
-    /// Apple, "Handling error responses from Apple Push Notification service".
+    /// Returns nil unless Apple documents the reason or APNs was observed to send it. "Service Unavailable" with a space is in Apple,
+    /// "Handling error responses from Apple Push Notification service".
     init?(named reason: String) {
         let observed = [
             Self.badEnvironmentKeyInToken, Self.broadcastFeatureNotEnabled,

@@ -1,7 +1,7 @@
-/// One scripted fault: what it applies to, and its effect.
+/// One scripted fault: its conditions and its effect.
 ///
 /// A rule is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`. Some keys are conditions,
-/// and all conditions must be met. The action reads the other keys.
+/// which must all be met. The action reads the other keys.
 package struct Rule<Action: RuleAction>: Equatable, Sendable {
     /// The rule as written, without the spaces around its parts.
     package let text: String
@@ -96,7 +96,7 @@ package enum RuleCondition: Sendable {
 struct RuleEvent {
     var point: RulePoint
     var target: EventTarget
-    /// The number of the request on its connection, or of the connection, from 1.
+    /// The number of the request or notification on its connection, from 1. For the event of a connection, equal to ``connection``.
     var ordinal: Int
     /// The number of the connection, from 1.
     var connection: Int
@@ -111,7 +111,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     private var rules: [Rule<Action>]
     /// Rules for the next notification to one device. Each is removed once it has applied. They precede all other rules.
     private var pending: [(token: SimulatedToken, rule: Rule<Action>)] = []
-    /// For each rule with `times`, how often each target met it, also beyond the limit.
+    /// For each rule with `times`, how often each target met the conditions, even beyond the limit.
     private var met: [RecentCounts<EventTarget>]
     private let limit: Int?
     /// The number of connections since these rules came into force, counted by ``nextConnection(_:)``.
@@ -140,7 +140,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     /// The maximum number of pending rules. Beyond it, the oldest is dropped.
     static var maximumPending: Int { 1000 }
 
-    /// Adds a rule for one notification to a device. Rules already pending for this device apply to notifications before.
+    /// Adds a rule for one notification to a device. Pending rules for the same device apply in the order in which they were added.
     mutating func addPending(_ rule: Rule<Action>, for token: SimulatedToken) {
         if pending.count >= Self.maximumPending { pending.removeFirst() }
         pending.append((token, rule))

@@ -34,8 +34,8 @@ struct FeedbackConnection: SimulatorConnection {
 
 /// The sending of records to one client.
 ///
-/// Records are removed from the list just before they are sent. So a record whose sending began is gone even if it does not arrive, and the
-/// others remain for the next connection.
+/// Records are removed from the list just before they are sent. So a record is lost if its sending began and it does not arrive. Unsent
+/// records remain for the next connection.
 struct FeedbackDelivery {
     private static let recordLength = 38
     /// The number of records per write, if there is no fault. They nearly fill one TLS record.

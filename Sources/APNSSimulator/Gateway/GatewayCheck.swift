@@ -4,8 +4,7 @@ import TLS
 
 /// The gateway's checks of a well-formed notification, in its order.
 ///
-/// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order. It is assumed, and so is everything that is
-/// marked as assumed.
+/// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order of the checks, so the order is assumed.
 struct GatewayCheck {
     enum Verdict {
         case refused(GatewayStatus)
@@ -34,8 +33,8 @@ struct GatewayCheck {
         // assumed.
         guard notification.priority != 10 || !members.hasContentAvailableOnly else { return .refused(.processingError) }
         let known = SimulatedToken(bytes: token)
-        // No device has an all-zero token, and clients send one to be refused (assumed). The registered devices and the rules decide which
-        // other tokens are invalid.
+        // Assumed: clients send an all-zero token to get status 8, because no device has this token. For other tokens, the registered
+        // devices and the rules decide.
         guard known.words != (0, 0, 0, 0) || !known.tail.allSatisfy({ $0 == 0 }) else { return .refused(.invalidToken) }
         return .good(known, id: members.sought)
     }

@@ -72,7 +72,7 @@ extension GatewayNotification {
         let token = headerLength + 2
         guard bytes.count >= token else { return token }
         let tokenLength = Int(bytes.number(at: headerLength, as: UInt16.self))
-        // Refused before it has arrived.
+        // Too long tokens are refused before they have arrived.
         guard tokenLength <= GatewayFrame.tokenSizes.upperBound else {
             throw GatewayFault(
                 kind: .tokenTooLong(tokenLength), identifier: headerLength == 1 ? 0 : bytes.number(at: 1),

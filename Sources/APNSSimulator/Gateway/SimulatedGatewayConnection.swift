@@ -175,7 +175,7 @@ struct SimulatedGatewayConnection: SimulatorConnection {
         recording?.gather(received)
     }
 
-    /// Buffers bytes that are not a notification. Only their identifier may be known.
+    /// Buffers a recording of invalid bytes. Their only known field is the identifier, if it precedes the fault.
     private mutating func gather(_ fault: GatewayFault, at moment: SimulatedMoment) {
         let outcome = ReceivedNotification.Outcome.refused(fault.status, isSimple: fault.isSimple)
         guard var received = recording?.received(accepted: false, outcome, date: moment.date) else { return }
@@ -277,7 +277,7 @@ struct GatewayEnding {
         return step
     }
 
-    /// Makes the rest due now: the remaining bytes in one piece, and the end.
+    /// Makes the remaining steps due now: all remaining bytes in one piece, then the end.
     mutating func hurry(at now: Int64) {
         due = min(due, now)
         var rest = ByteBuffer()

@@ -5,8 +5,8 @@ import PushJob
 /// Handles broadcasts, and requests that manage their channels. Performs APNs' checks in its order, and makes the answers.
 ///
 /// Source for the checks, their reasons, and the statuses and bodies of answers: Apple, "Sending broadcast push notification requests to
-/// APNs", "Sending channel management requests to APNs" and "Handling error responses from Apple Push Notification service". The order is
-/// assumed, and so is everything that is marked as assumed.
+/// APNs", "Sending channel management requests to APNs" and "Handling error responses from Apple Push Notification service". Apple does not
+/// document the order of the checks, so the order is assumed.
 struct ChannelResponder {
     let service: SimulatedService
     let credentials: ClientCredentials

@@ -69,10 +69,10 @@ extension UInt8 {
 
 /// The rights of a client on its connection: those of its certificate or its provider tokens.
 ///
-/// Source for provider tokens: Apple, "Establishing a token-based connection to APNs". A connection accepts tokens of one team only: of
-/// team-scoped keys, or of a topic-specific key and its related key. A token may change once every 20 minutes. The reasons for other
-/// violations are assumed. A connection is then unusable for the rest of the 20 minutes (Apple's engineers, developer forums, thread
-/// 675879), and forever after an expired token (observed: pushy, pull request 783).
+/// Source for provider tokens: Apple, "Establishing a token-based connection to APNs". A connection accepts the tokens of one team, signed
+/// with team-scoped keys, or with a topic-specific key and its related key. A token may change once every 20 minutes. After an earlier
+/// change, a connection refuses all tokens for the rest of the 20 minutes (Apple's engineers, developer forums, thread 675879). After an
+/// expired token, it refuses all tokens forever (observed: pushy, pull request 783). The reasons of these refusals are assumed.
 final class ClientCredentials {
     /// The provider tokens of one key.
     private struct Tokens {
@@ -84,7 +84,7 @@ final class ClientCredentials {
 
     /// The number of tokens that are kept per key.
     private static let maximumTokens = 4
-    /// More than a team can have.
+    /// The number of keys that a connection remembers. No team can have so many.
     private static let maximumKeys = 400
 
     let certificate: ClientCertificate?

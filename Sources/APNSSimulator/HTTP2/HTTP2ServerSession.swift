@@ -170,7 +170,7 @@ final class HTTP2ServerSession {
         try scanner.scan(bytes) { (frame, start) throws(SimulatorError) in
             func isOpen() -> Bool { nghttp2_session_find_stream(session, frame.stream) != nil }
             guard !isLeaving, closed.violation(of: frame, isOpen: isOpen) != nil else { return }
-            // The frames before it may open the stream.
+            // The frames before this frame may open its stream.
             try take(UnsafeRawBufferPointer(rebasing: bytes[taken..<max(taken, start)]))
             taken = max(taken, start)
             guard !isLeaving, let code = closed.violation(of: frame, isOpen: isOpen) else { return }

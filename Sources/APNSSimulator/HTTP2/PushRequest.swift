@@ -10,7 +10,7 @@ struct PushRequest {
     enum Path {
         case other
         case withoutToken
-        /// The token is nil if it is malformed.
+        /// A device. ``token`` is nil if the token in the path is malformed.
         case device
         /// This and the next two paths name an app; see ``bundleID``.
         case broadcast
@@ -46,7 +46,7 @@ struct PushRequest {
     var authorization = Field<Result<ProviderGrant, Refusal>>.absent
     var id = Field<APNSID>.absent
     var expiration = Field<Int64>.absent
-    /// The value is its length.
+    /// The length of the value, in bytes.
     var collapseID = Field<Int>.absent
     var priority = Field<Int>.absent
     var pushType = Field<PushType>.absent

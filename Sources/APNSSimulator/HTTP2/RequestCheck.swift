@@ -4,7 +4,7 @@ import PushJob
 /// APNs' checks of a request, in its order.
 ///
 /// Source for the checks and their reasons: Apple, "Sending notification requests to APNs" and "Handling notification responses from APNs".
-/// Apple does not document the order. It is assumed, and so is everything that is marked as assumed.
+/// Apple does not document the order of the checks, so the order is assumed.
 enum RequestCheck {
     /// Checks a request to deliver a notification to a device.
     /// - Parameter isObject: returns true if the body is a JSON object. Called last, because it is expensive.
@@ -64,7 +64,7 @@ enum RequestCheck {
         // Assumed: a wrong suffix is BadTopic, not TopicDisallowed.
         if let type = request.pushType.value, !type.ends(topic.name) { return .badTopic }
         guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicDisallowed }
-        // The reason is assumed.
+        // Assumed: if the push type needs a provider token, the reason is TopicDisallowed.
         if hasCertificate, request.pushType.value?.row.needsKey == true { return .topicDisallowed }
         // Assumed: if the key is not for the topic, the reason is TopicDisallowed.
         if case .value(.success(let grant)) = request.authorization, !topic.isFor(grant) { return .topicDisallowed }

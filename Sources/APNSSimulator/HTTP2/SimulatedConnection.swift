@@ -16,7 +16,7 @@ final class SimulatedConnection: SimulatorConnection {
     private var wheel: DelayWheel
     private var limit: StreamLimit
     private var errors: ErrorRun
-    /// True if answers to notifications for devices have an `apns-unique-id` too, not just those to broadcasts.
+    /// True if answers to notifications for devices have an `apns-unique-id`. Answers to broadcasts always have it.
     private let givesUniqueIDs: Bool
     private var uniqueIDs: SeededGenerator
     private var counters = PushCounters()
@@ -231,7 +231,7 @@ final class SimulatedConnection: SimulatorConnection {
         switch effect.answer {
         case nil: hold(slot, effect.delay)
         case .response(let response):
-            // A plain 200 uses the path of every success.
+            // A plain 200 needs no prepared answer.
             if response.status != 200 || response.retryAfter != nil || response.reason != nil {
                 slot.heldAnswer = PreparedAnswer(response, milliseconds: moment.date)
             }

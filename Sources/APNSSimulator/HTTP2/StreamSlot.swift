@@ -13,7 +13,7 @@ final class StreamSlot {
         case refused
     }
 
-    /// In bytes, as much of a body as is kept: the largest payload that APNs accepts.
+    /// The number of bytes of a body that are kept: the size of the largest payload that APNs accepts.
     static let bodyCapacity = 5120
 
     /// 0 while no stream uses it.

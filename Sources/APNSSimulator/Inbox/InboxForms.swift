@@ -1,6 +1,6 @@
 import WebPages
 
-/// The forms of the inbox. They return to the page of the query.
+/// The forms of the inbox. After a form is sent, the browser returns to the page with this query.
 struct InboxForms {
     let query: [(name: String, value: String?)]
 
@@ -12,7 +12,7 @@ struct InboxForms {
         """
     }
 
-    /// The forms for the next answer to the device of a push, in an element that opens with a click.
+    /// The forms for the next answer to the device of a push, in a collapsed element.
     func nextAnswers(_ notification: ReceivedNotification, id: String) -> HTML {
         let buttons = buttons(notification)
         guard !buttons.isEmpty else { return "" }

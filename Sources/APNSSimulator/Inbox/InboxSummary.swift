@@ -86,7 +86,7 @@ struct InboxSummary {
 
     init(_ recorder: Recorder, _ filter: InboxFilter) { (self.recorder, self.filter) = (recorder, filter) }
 
-    /// The number of pushes by answer, of those that match the filter except its answer.
+    /// The number of pushes by answer. Counts the pushes that match the filter, whatever their answer.
     var answers: (total: Int, answers: [AnswerCount]) {
         var filter = filter
         filter.answer = ""

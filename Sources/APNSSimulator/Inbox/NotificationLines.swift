@@ -1,7 +1,7 @@
 import PrintableText
 import WebPages
 
-/// Prints a line for each notification as it arrives, up to a rate. Then it prints only the number of omitted ones.
+/// Prints a line for each notification as it arrives. Beyond 50 per second, prints only the number of omitted notifications.
 package struct NotificationLines: Sendable {
     package static let maximumPerSecond = 50
 
@@ -14,7 +14,7 @@ package struct NotificationLines: Sendable {
         self.write = write
     }
 
-    /// Prints until the simulator stops or the task is cancelled, and then prints the rest.
+    /// Prints until the simulator stops or the task is cancelled. Then prints the notifications that were not printed yet.
     package func run() async {
         var last: UInt64 = 0
         var filter = NotificationFilter()
@@ -27,7 +27,7 @@ package struct NotificationLines: Sendable {
             if ContinuousClock.now - window.start >= .seconds(1) { window = (.now, Self.maximumPerSecond) }
             window.left -= print(page, atMost: window.left, &last)
             guard window.left == 0 else { continue }
-            // If cancelled, the sleep throws, and the rest is printed at once.
+            // If the task is cancelled, the sleep throws at once.
             try? await Task.sleep(until: window.start + .seconds(1), clock: .continuous)
             summarize(&last)
         }

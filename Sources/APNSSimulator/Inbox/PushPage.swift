@@ -47,7 +47,7 @@ struct PushPage {
             """
     }
 
-    /// The link to the job of the push: the dashboard's page of the device, or the command that shows the same.
+    /// The link to the job of the push: the dashboard's page of the device, or a command that prints the device's results.
     private var job: HTML {
         guard let token = notification.token, SimulatedToken(hex: token) != nil else { return "" }
         guard let dashboard = service.dashboard else {

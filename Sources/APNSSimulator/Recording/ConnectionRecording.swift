@@ -4,7 +4,7 @@ struct ConnectionRecording {
     private let transport: ReceivedNotification.Transport
     private let connection: Int
     private let topic: String?
-    /// The gateway's notifications are buffered until they are in the account. So a reader of the recording finds them there.
+    /// Gateway notifications that the account does not count yet. A reader of the recording must find each notification in the account.
     private var gathered: [ReceivedNotification] = []
 
     /// - Parameters:

@@ -72,7 +72,7 @@ struct NotificationRing: Sendable {
         clearedThrough = newest
     }
 
-    /// - Returns: false if it is not kept.
+    /// - Returns: false if no notification with this number is kept.
     mutating func remove(_ sequence: UInt64) -> Bool {
         guard sequence <= newest, newest - sequence < UInt64(entries.count) else { return false }
         let index = (start + entries.count - 1 - Int(newest - sequence)) % entries.count

@@ -77,7 +77,7 @@ extension ReceivedNotification.Outcome {
 }
 
 extension ReceivedNotification {
-    /// Mistakes by Apple's documentation, although APNs accepts the payload.
+    /// Mistakes in the payload according to Apple's documentation. APNs accepts the payload nevertheless.
     package var mistakes: [String] {
         // The payload of an `mdm` push is read only by the app.
         guard payload.count == payloadSize, pushType != "mdm" else { return [] }
@@ -151,7 +151,7 @@ extension ReceivedNotification {
         return names.contains { $0?.lowercased().contains(wanted) ?? false } || PayloadText.contains(text, in: payload)
     }
 
-    /// True if the sender gets an answer, or the gateway accepted, which needs no answer.
+    /// True if the sender gets an answer, or if the gateway accepted the notification, which needs no answer.
     var hasAnswer: Bool { if case .answered = outcome { true } else { false } }
 
     /// True if the notification was accepted and the sender knows that.
@@ -172,7 +172,7 @@ extension ReceivedNotification {
         return accepted && !hasAnswer ? text + ", but accepted" : text
     }
 
-    /// The delay of the answer, such as `41 ms`; `nil` if there was none.
+    /// The delay of the answer, such as `41 ms`; `nil` if it is below 1 ms or if there is no answer.
     var delayText: String? {
         guard answerDelay >= 1000, hasAnswer else { return nil }
         let milliseconds = answerDelay / 1000

@@ -4,8 +4,8 @@ import Synchronization
 
 /// A file to which a line is appended for each notification.
 ///
-/// A file on a disk gets each line before the notification is answered. So a concurrent reader sees it, and no signal can lose it. The
-/// reader of a pipe or a terminal may stall, so their lines are buffered instead.
+/// A file on a disk gets each line before the notification is answered. So a concurrent reader sees the line, and no signal can lose it.
+/// Lines for a pipe or a terminal are buffered, because their reader may stall.
 package final class RecordFile: Sendable {
     /// The file cannot be opened or written.
     package struct Failure: Error, Equatable, Sendable, CustomStringConvertible {

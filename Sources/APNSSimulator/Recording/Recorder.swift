@@ -82,7 +82,7 @@ package final class Recorder: Sendable {
         }
     }
 
-    /// - Returns: false if it is not kept.
+    /// - Returns: false if no notification with this number is kept.
     func remove(_ sequence: UInt64) -> Bool { state.withLock { $0.ring.remove(sequence) } }
 
     var limit: Int { state.withLock { $0.ring.limit } }
@@ -103,7 +103,7 @@ package final class Recorder: Sendable {
             let isOver = waitsEnded || Task.isCancelled || deadline.map { ContinuousClock.now >= $0 } ?? false
             if !page.entries.isEmpty || isOver { return page }
             await change(after: page.last, until: deadline)
-            // Entries up to here cannot match any more. But the number of overwritten ones must be returned at the end.
+            // The next search can skip the entries that did not match, unless it must still count overwritten entries.
             if page.overwritten == 0 { filter.after = max(filter.after, page.last) }
         }
     }
@@ -142,7 +142,7 @@ package final class Recorder: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let waits = state.withLock { state in
-                    // A cancellation before this point has found no waiter to resume.
+                    // A cancellation before this point found no waiter to resume.
                     guard state.ring.newest <= sequence, !state.waitsEnded, !Task.isCancelled else { return false }
                     state.waiters[number] = (continuation, isFollower)
                     return true

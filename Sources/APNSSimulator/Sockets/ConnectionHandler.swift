@@ -133,8 +133,8 @@ final class ConnectionHandler<Connection: SimulatorConnection>: ChannelInboundHa
         connection = nil
     }
 
-    // A write can change writability and re-enter this function. The connection's state has changed before. While the client does not read,
-    // the remaining answers wait in the connection.
+    // A write can change writability and re-enter this function. This is safe, because `next` has already changed the connection's state.
+    // While the client does not read, the remaining answers wait in the connection.
     private func proceed(_ context: ChannelHandlerContext) {
         while context.channel.isWritable, let step = connection?.next(at: .now()) {
             switch step {

@@ -41,7 +41,7 @@ package struct SimulatorConfiguration: Sendable {
     ///
     /// Its clients must present a certificate that names a topic, issued by ``clientTrust`` if that is set.
     package var gatewayPort: Int?
-    /// The port of the feedback service; 0 for any free one, nil for none. Its clients need the same certificate.
+    /// The port of the feedback service; 0 for any free one, nil for none. Its clients need a certificate as for ``gatewayPort``.
     package var feedbackPort: Int?
     /// True if the handshake fails for a client whose certificate the gateway or the feedback service does not accept. Otherwise the
     /// handshake succeeds and the connection is closed, as at Apple. Requires ``clientTrust``.

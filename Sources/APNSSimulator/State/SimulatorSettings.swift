@@ -17,7 +17,7 @@ package struct SimulatorSettings: Equatable, Sendable {
     package var errorStreams: Int? = 1
     /// The connection gets a GOAWAY after this many consecutive 4xx other than 410; nil for no limit (`error-limit`).
     package var errorLimit: Int? = 100
-    /// This many `BadDeviceToken` among them suffice; nil for no limit (`bad-token-limit`).
+    /// The connection gets a GOAWAY after this many `BadDeviceToken` without a 200 between them; nil for no limit (`bad-token-limit`).
     package var badTokenLimit: Int? = 20
     /// The minimum time in seconds between changes of a connection's provider token; nil for no limit
     /// (`token-interval`).
