@@ -65,7 +65,7 @@ struct AccountTests {
             $0.delay = AnswerDelay("30s")
         } _: { server in
             #expect(try await Push { $0.arguments = ["--max-time", "0.5"] }.send(to: server).exit == 28)
-            // The server notices the end of the connection only later.
+            // The server notices the lost connection some time after the client has given up.
             try await eventually("the answer counts as lost") { server.account.acceptedAnswerLost == 1 }
             #expect(server.account.accepted == 1 && server.account.answers.isEmpty)
         }

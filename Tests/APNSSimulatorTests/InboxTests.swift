@@ -218,7 +218,7 @@ struct InboxTests {
                 "slow": "answered after 5.0 s", "silence": "no answer", "drop": "connection lost, but accepted",
             ]
             let count = try await ask("/", server).body.ranges(of: try #require(words[answer])).count
-            // The text of a button changes, too.
+            // A button has the text "no answer" even if no push has this answer.
             #expect(answer == "silence" ? count > 1 : count > 0)
         }
     }
@@ -245,7 +245,7 @@ struct InboxTests {
             let own = ["Origin: http://127.0.0.1:\(port)", "Sec-Fetch-Site: same-origin"]
             #expect(try await ask("/inbox/next", server, form: form, headers: own).status == 303)
             #expect(server.service.rules.all.count == 1)
-            // Links on other sites can lead to the page.
+            // A link on another site may open the page.
             #expect(try await ask("/", server, headers: [Self.browser, "Sec-Fetch-Site: cross-site"]).status == 200)
             for wrong in [
                 [:], ["token": "x", "transport": "http2", "answer": "410"],

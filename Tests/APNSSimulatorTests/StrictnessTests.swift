@@ -255,7 +255,7 @@ struct CredentialStrictnessTests {
                 try Self.key("TOPICKEY02", "topics=com.example.c,related=TOPICKEY01"),
                 try Self.key("TEAMKEY002", "topics=com.example.d"),
             ]
-            // Every token in this test is new.
+            // Each request of this test has a new provider token.
             $0.settings.tokenInterval = nil
         } _: { server in
             let (team, topic) = (try Self.push("TEAMKEY001"), try Self.push("TOPICKEY01"))

@@ -68,7 +68,7 @@ struct Balance {
     }
 
     private mutating func compareDuplicates(_ options: ChaosRun.Options) {
-        // A failover or a power cut can lose its last claims and settlements, so duplicates are not counted then.
+        // A failover or a power cut can lose the last claims and settlements. Runs with such faults do not check duplicates.
         guard options.topology == .single, options.durability == .strict else { return }
         expect(simulator.duplicates, sums.duplicates, "notifications were sent again under another apns-id")
         if sums.duplicates > explained {
@@ -81,7 +81,7 @@ struct Balance {
     ) {
         expect(campaign.total, total, "the campaign has another total than was pushed")
         expect(campaign.ended, sums.ofCampaign, "the campaign counts other ends than it has notifications")
-        // A failover or a power cut can lose reservations of the rate, so more is sent then.
+        // A failover or a power cut can lose reservations of the rate, so that workers exceed the rate.
         guard options.topology == .single, options.durability == .strict else { return }
         let (time, shortest) = (campaign.updatedAt - limit.setAfter, limit.shortestTime(of: campaign.ended, plan))
         if time < shortest {

@@ -23,8 +23,8 @@ struct CampaignLimit {
         guard ending == .exited(0) else { throw command.failure("the limit of the campaign: \(ending)") }
     }
 
-    /// Returns the shortest possible time for some notifications, in milliseconds of Redis' clock. It leaves out those that are sent at
-    /// once, in an unused tenth of a second, and in the last second.
+    /// Returns the shortest possible time for some notifications, in milliseconds of Redis' clock. Subtracts a tenth of a second, whose
+    /// notifications can be sent at once, and the last second.
     func shortestTime(of notifications: Int, _ plan: Plan) -> Int {
         let setBack = plan.faults.count { $0.action == .redis(.clockBack) } * Fault.clockStep
         return 1000 * notifications / perSecond - 1100 - 1000 * setBack

@@ -1,14 +1,14 @@
 import ArgumentParser
 import Foundation
 
-/// `scripts/chaos`: runs workers under load while everything fails that can, and checks that the account balances.
+/// `scripts/chaos`: runs workers under load and faults, and checks that the accounts balance.
 @main
 struct Chaos: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "scripts/chaos",
         abstract: "Runs workers under load while everything fails that can, and accounts for each job.")
 
-    // The script has the help, because it prints it without a build.
+    // The help is in the script, which prints it without a build.
     @Option var topology: Topology = .single
     @Flag var relaxed = false
     @Option var seconds = 60

@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// One run: load and faults at the same time, then a recovery, a drain, and the account.
+/// One run: load and faults at the same time, then a recovery, a drain, and the comparison of the accounts.
 struct ChaosRun {
     struct Options {
         var topology: Topology
@@ -49,7 +49,7 @@ struct ChaosRun {
 
     func run() async throws -> Outcome {
         if options.topology == .cluster { try await stage.reshard(to: Self.shards) }
-        // The first has all apps. Without it, the others would be the whole fleet, and right to refuse jobs.
+        // The first worker has all apps. Before it has joined, other workers would refuse the jobs of apps that they lack.
         try stage.fleet.start(0)
         for name in options.queue.names {
             let key = HotQueue.base(name) + "configurations"
@@ -71,7 +71,7 @@ struct ChaosRun {
         _ = try await confirm()
         try await drain()
         for producer in producers { try await producer.close() }
-        // The account reads one set.
+        // The account reads the invalid tokens from one shard.
         try await stage.reshard(to: 1)
         let seconds = log.seconds
         let simulator = try await stage.simulator.stop()
@@ -116,7 +116,7 @@ struct ChaosRun {
         return true
     }
 
-    /// Plays every fault at its time. A long fault delays only those of the same target.
+    /// Plays every fault at its time. A long fault delays only the faults of its target.
     private func play(_ plan: Plan) async {
         await withTaskGroup(of: Void.self) { group in
             let targets = Dictionary(grouping: plan.faults, by: \.target)
@@ -134,7 +134,7 @@ struct ChaosRun {
 
     private func play(_ fault: Fault) async {
         await log.wait(until: fault.begin)
-        // Later than planned if recovery from the fault before it took longer.
+        // A fault begins later than planned if the recovery from the previous fault took longer.
         let begin = log.milliseconds
         await attempt("\(fault.target): \(fault.name)") {
             let detail = try await stage.begin(fault)
@@ -171,7 +171,7 @@ struct ChaosRun {
             for slot in 0..<options.workers { stage.fleet.end(slot) }
             await stage.fleet.waitForEnds()
             let left = try QueueRemains.unsettledCount(stage.servers, options.queue)
-            // On a busy machine Redis fails over during the drain, too, and can forget jobs with their settlements.
+            // A failover during the drain can make Redis lose jobs and their settlements.
             let isComplete = try await confirm()
             isDone = (left == 0 && isComplete) || !isEmpty
             if left > 0 { log.write("\(left) jobs were given back") }
@@ -188,7 +188,7 @@ struct ChaosRun {
         while true {
             try stage.fleet.look()
             let left = try QueueRemains.unsettledCount(stage.servers, options.queue)
-            // While much else is left, there is something to send anyway. Once nothing else is left, the rest are pushed without pauses.
+            // Above `muchLeft` jobs, no plain job is needed. With no job left, the other plain jobs are pushed without pauses.
             let hasPushed = left > Self.muchLeft ? true : try await pushOne()
             if left == 0, !hasPushed { return true }
             if left == 0 { while try await pushOne() {} }

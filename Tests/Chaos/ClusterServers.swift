@@ -105,7 +105,7 @@ final class ClusterServers: QueueServers {
     /// begun is repeated until it succeeds: while a slot is between two nodes, no script can reach all its keys.
     private func move(_ slot: Int) async throws {
         try await eventually("the slot moves", within: Self.patience) {
-            // According to the owner itself: the target of a broken move does not learn of a failover of the source.
+            // The owner itself is asked, because the target of a broken move does not learn of a failover of the source.
             let owner = self.cluster.nodes.first { (try? self.cluster.owner(ofSlot: slot, by: $0)) === $0 }
             guard let owner else { return false }
             let masters = self.cluster.nodes.filter { $0 !== owner && self.isMaster($0) }

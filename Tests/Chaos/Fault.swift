@@ -7,7 +7,7 @@ struct Fault: Equatable, Sendable {
         case stopWorker
         /// SIGTERM; another worker replaces it at once, while it drains.
         case endWorker
-        /// Its credentials are replaced, and SIGHUP.
+        /// The worker's credentials are replaced, and it gets SIGHUP.
         case rotateCredentials
         /// The worker's clock is set forward or back.
         case setClock(seconds: Int)
@@ -56,7 +56,7 @@ struct Fault: Equatable, Sendable {
 
     var action: Action
     var target: Target
-    /// Both in milliseconds since the run began.
+    /// ``begin`` and ``end`` are in milliseconds since the run began.
     var begin: Int
     var end: Int
 

@@ -55,7 +55,7 @@ final class Fleet: Sendable {
         let process = try WorkerProcess(
             redis: redis, endpoint: place.apns.port,
             options: [
-                // Some have several lanes, as on machines with several cores.
+                // Every second worker has two lanes, as on machines with several cores.
                 "--lanes", "\(1 + slot % 2)", "--max-connections", "2", "--max-streams", "200",
                 "--request-timeout", "3000", "--max-attempts", "1000", "--retry-base", "200", "--retry-cap", "3000",
                 "--drain-timeout", "5000", "--lease", "\(lease)", "--config", place.settings.file,

@@ -20,10 +20,9 @@ struct HotQueue: Sendable {
     /// Returns the name that all keys of a queue begin with.
     static func base(_ name: String) -> String { "push:{\(name)}:" }
 
-    /// Returns the key of a queue's list of jobs.
     static func jobsKey(_ name: String) -> String { base(name) + "jobs" }
 
-    /// Returns the key of the campaign's counters in a queue.
+    /// Returns the key of the timed campaign's counters in a queue.
     static func timedKey(_ name: String) -> String { base(name) + "campaign:" + timed }
 
     static func campaignKey(_ name: String) -> String { base(name) + "campaign:\(campaign)" }

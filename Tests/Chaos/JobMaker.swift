@@ -4,8 +4,8 @@ import TestSupport
 /// Makes the jobs: each depends only on the seed and its number, so none need be stored.
 struct JobMaker: Sendable {
     let count: Int
-    /// The number of jobs that are pushed while the faults occur. All others are plain: with nothing else to send, jobs
-    /// that are never answered would look like an outage of APNs, which does not count as an attempt.
+    /// The number of jobs that are pushed while the faults occur. All later jobs are plain. Without plain jobs, jobs without answers would
+    /// look like an outage of APNs, in which failures spend no attempts.
     let regularCount: Int
     private let seed: UInt64
     /// The start of the run, in seconds since 1970.
@@ -91,7 +91,7 @@ struct JobMaker: Sendable {
         return kind.prefix + Self.hex(rest)
     }
 
-    /// Returns the notification that a token is for, if it is one of ours.
+    /// Returns the notification that a token is for; `nil` if this run did not make the token.
     func place(of token: some StringProtocol) -> (number: Int, index: Int)? {
         let place: (Int, Int)?
         if token.hasPrefix("no token: ") {

@@ -13,7 +13,7 @@ enum Kind: CaseIterable {
     case unique
     // A valid wrapper from a producer, in the form of the worker's.
     case wrapped
-    // Jobs of an app that only some workers have, by its name and by its topic.
+    // Jobs of an app that only some workers have. `newApp` contains the app's name, `newTopic` its topic.
     case newApp, newTopic
     // A slow device. Each job for many devices has one.
     case slow
@@ -30,7 +30,7 @@ enum Kind: CaseIterable {
     case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
     // Poison: the answers to these jobs could seem to concern more than these jobs; see ``poison``.
     case refusedKey, unknownReason, notAPNs, goneWithoutReason
-    // A job of a campaign that shows how long good ones wait.
+    // A job of the campaign whose delays are measured.
     case timed
     // Jobs in a wrapper with a member that no worker writes.
     case hostileWrapper, hostileTokens
@@ -107,7 +107,7 @@ enum Kind: CaseIterable {
     /// The first four digits of its tokens, for the simulator's rules.
     var prefix: String {
         switch self {
-        // Jobs with many bytes are tried again, too, so they are wrapped.
+        // Jobs with many bytes fail once, so that a worker wraps them.
         case .refusedOnce, .bytes70k, .bytes1M, .bytes7M: "0503"
         case .throttledTwice: "0429"
         case .failedOnce: "0500"

@@ -14,7 +14,7 @@ struct Ledger {
     struct Sums: Encodable {
         /// Accepted by APNs, and in no dead letter.
         var accepted = 0
-        /// Among those, the ones that could also expire or be dropped.
+        /// The part of ``accepted`` that could have expired or been dropped.
         var acceptedAndMayLapse = 0
         var invalid = 0
         /// In a dead letter, and never accepted.

@@ -50,7 +50,7 @@ struct Plan {
             }
             now += Int.random(in: 100...1100, using: &generator)
             guard fault.begin >= free[fault.target, default: 0] else { continue }
-            // A pause, so that the target works in between.
+            // During the pause, the target works.
             let pause = fault.target == .redis ? topology.peace : 300
             free[fault.target] = fault.end + pause
             fault.end = min(fault.end, end)
@@ -84,7 +84,7 @@ typealias Chance<Choice> = (Choice, weight: Int, milliseconds: ClosedRange<Int>)
 enum Topology: String, CaseIterable, Sendable {
     case single, sentinel, cluster
 
-    /// True if the workers' connections to Redis can be disturbed: servers of a set announce their own addresses.
+    /// True if proxies can disturb the workers' connections to Redis. Servers of a set announce their own addresses.
     var hasProxies: Bool { self == .single }
 
     /// The time between two faults of Redis, in milliseconds.

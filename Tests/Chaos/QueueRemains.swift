@@ -6,7 +6,7 @@ import TestSupport
 /// The contents of the queues' keys at the end.
 struct QueueRemains {
     struct Letter {
-        /// The line of JSON about it.
+        /// The JSON line about a dead letter.
         struct Header: Decodable {
             let reason: String
             let tokens: [String]?

@@ -4,10 +4,10 @@ import Testing
 
 @testable import PushWorker
 
-/// One bad thing never stops a good one: all faults, in all numbers, beside good notifications of the same app and queue.
+/// Each fault, in different numbers, beside good notifications of the same app and queue. No fault may stop the good notifications.
 @Suite("A bad thing beside good ones, in a simulation", .serialized)
 struct BlameMatrixTests {
-    /// Rows that contain each pair of values of two dimensions.
+    /// Plans in which each pair of values of two dimensions occurs.
     static let pairs: [BlamePlan] = {
         var left: [(fault: Int, bad: Int, good: Int, campaign: Int, fleet: Int)] = []
         for fault in BlamePlan.Fault.main.indices {

@@ -11,7 +11,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
         // Faults with different scopes; see `BlameMatrixTests.pairs`.
         case badDeviceToken, invalidProviderToken, serviceUnavailable, noReason, newReason, topicDisallowed, silence,
             cut
-        // The others of docs/outcomes.md.
+        // The other reasons of docs/outcomes.md.
         case deviceTokenNotForTopic, unregistered, goneWithoutReason, throttled, tooLarge, badPayload, forbidden
         case expiredProviderToken, tooManyTokenUpdates, internalServerError, badGateway, okOfAnother, refusedStream,
             goAway
@@ -50,7 +50,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
             case .badGateway: .response(Response(status: 502))
             case .refusedStream: .notProcessed(.refusedStream)
             case .goAway: .notProcessed(.goingAway(reason: nil))
-            // The transport ends it.
+            // The transport ends these requests.
             case .cut, .silence: nil
             }
         }
@@ -107,7 +107,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var restart: Int64?
     /// True if the fault is on the way of the first worker to APNs, and ends all its requests.
     var isWorkerRefused = false
-    /// From this time on, the fault ends all requests on connections that were opened before.
+    /// From this time on, all requests fail on connections that were opened earlier.
     var stuckConnectionsFrom: Int64?
     /// True if the faults are on the way to APNs, and no notification is bad.
     var isOfWay: Bool { isWorkerRefused || stuckConnectionsFrom != nil }
@@ -142,7 +142,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
         return plan
     }
 
-    /// So many retries that all streams are in use.
+    /// A plan with enough retries to use all streams.
     static let saturated = BlamePlan(.serviceUnavailable, .thirtyPerSecond, length: 60_000, streams: 6)
 
     /// An outage with some accepted notifications.
@@ -183,8 +183,8 @@ struct BlamePlan: CustomStringConvertible, Sendable {
 }
 
 extension BlamePlan {
-    /// The milliseconds within which a good notification must be submitted; `nil` if nearly all of its group is bad, so that it is treated
-    /// as a bad one.
+    /// The milliseconds within which a good notification must be submitted; `nil` if nearly all of its group is bad, so that the workers
+    /// treat the notification as bad.
     var limit: Int64? {
         // Notifications that are refused on their way are tried again.
         guard !isOfWay else { return 10_000 }
@@ -249,7 +249,7 @@ extension BlameRun {
         let ended = ["dead", "invalid_token", "expired"].filter { counts[$0] ?? 0 > 0 }
         // Because of the last deliveries before an outage, some refusals of tokens are believed.
         let vouched = plan.fault == .badDeviceToken && counts["invalid_token"] ?? 0 <= 16 * plan.fleet.lanes.count
-        // The bad ones of a batch end as they would without an outage.
+        // In a batch, bad notifications end as they would without an outage.
         let isInBatch = isOutage && plan.outage?.fault != plan.fault
         let otherDead = (counts["dead"] ?? 0) - (counts["dead:BadDeviceToken"] ?? 0)
         if isInBatch, otherDead > 0 { found.append("the outage made \(otherDead) dead letters: \(counts)") }
@@ -294,7 +294,7 @@ final class BlameRun {
     private var bad: Set<Int> = []
     /// The times when good notifications came, until they are submitted.
     private(set) var waiting: [Int: NIODeadline] = [:]
-    /// The time from a good notification's push to its submission, and its push since the start, in milliseconds.
+    /// For each submitted good notification, in milliseconds: its push since the start, and the time from push to submission.
     private(set) var delays: [(at: Int64, delay: Int64)] = []
     /// The times of all requests since the start, in milliseconds.
     private(set) var requests: [Int64] = []
@@ -391,7 +391,7 @@ final class BlameRun {
     /// - Parameter opened: the time when the request's connection was opened.
     func submitted(_ job: Int, by worker: SimulatedWorker?, opened: NIODeadline) {
         requests.append(elapsed)
-        // A request on a refused way does not count: the notification must take another way.
+        // A request that meets the fault on its way does not count: the notification must take another way.
         if plan.isOfWay, fault(ofJob: job, by: worker, opened: opened) != nil { return }
         guard let at = waiting.removeValue(forKey: job) else { return }
         delays.append(((at - start).nanoseconds / 1_000_000, (simulation.time.now - at).nanoseconds / 1_000_000))

@@ -84,9 +84,9 @@ extension FleetSimulation {
         return counters
     }
 
-    /// Checks that no sums were added twice to the minutes' counters. Some may be missing, because a lane's last second can be lost. A
-    /// notification counts again if it is sent again because its job was reclaimed. Those that ended without a request, such as cancelled
-    /// ones, can count again after any crash, so they are checked only if no lane crashed.
+    /// Checks that no sums were added twice to the minutes' counters. Some sums may be missing, because a lane's last second can be lost. A
+    /// notification counts again if it is sent again because its job was reclaimed. After a crash, notifications that ended without a
+    /// request, such as cancelled ones, can also count again, so they are then not checked.
     private func checkMinutes(atMost ended: Int) throws {
         // A notification that two lanes have ended, because the first lost its lease, counts for both.
         guard fleet.all.flatMap(\.lanes).allSatisfy({ $0.counters.lostClaims == 0 }) else { return }
@@ -97,8 +97,8 @@ extension FleetSimulation {
         }
     }
 
-    /// Checks that the counters add up to the notifications and, if Redis has lost nothing, that the possible
-    /// duplicates explain those accepted twice.
+    /// Checks that the counters add up to the notifications. If Redis has lost nothing, also checks that the possible duplicates explain
+    /// the notifications that APNs accepted twice.
     func checkCounters() throws {
         guard !redis.hasRolledBack else { return }
         let counts = counters { "push:{\($0.queue)}:stats:*" }

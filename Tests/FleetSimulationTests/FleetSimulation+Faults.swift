@@ -63,7 +63,7 @@ extension FleetSimulation {
         switch fault {
         case .breaks:
             worker.senders[random.pick(0...worker.senders.count - 1)].loseSoon()
-            // Late commands then meet an older state.
+            // If Redis rolls back, late commands meet an older state.
             guard options.faults.contains(.rollbacks), random.chance(40) else { return }
             time.schedule(in: random.delay(100...5000)) { [self] in if hasFaults { rollBack() } }
         case .outages:

@@ -118,7 +118,7 @@ final class FleetSimulation: @unchecked Sendable {
         var cancellations: [String: Int64] = [:]
         /// The times in milliseconds when a lane learned that tokens are in the set of invalid ones.
         var markedInvalid: [String: Int64] = [:]
-        /// The last times when a lane may have marked them.
+        /// The last times when a lane may have marked tokens as invalid.
         var lastMarked: [String: NIODeadline] = [:]
 
         var all: [SimulatedWorker] { workers + formerWorkers }

@@ -73,7 +73,7 @@ extension FleetSimulation {
     }
 }
 
-/// The simulation must detect violations: without any one of the protocol's rules it fails.
+/// The simulation must detect violations: it must fail if any rule of the protocol is removed.
 @Suite("Mutations of the protocol", .serialized)
 struct ProtocolMutationTests {
     @Test("each mutation of a script changes one")
@@ -119,8 +119,8 @@ struct ProtocolMutationTests {
 }
 
 extension Mutation {
-    /// The first seed that is tried: it detected the mutation when it was last looked up. After a change of a script, another seed may
-    /// detect it. Each seed before the one that a run prints costs a second.
+    /// The seed of the first run, which is known to detect the mutation. After a change of a script, another seed may detect it. Then enter
+    /// the seed that a run prints, because each seed before it costs a second.
     fileprivate var firstSeed: UInt64 {
         switch self {
         case .constantStamp: 108
@@ -137,13 +137,13 @@ extension Mutation {
         }
     }
 
-    /// One of this number of seeds must detect it.
+    /// The number of seeds of which one must detect the mutation.
     fileprivate var seedCount: UInt64 {
         [.constantStamp, .forgetsThrottles, .hidesThrottles].contains(self) ? 300 : 30
     }
 
-    /// The steps of a run. A lane reclaims after 15 s without a gap, and must meet a lane that resumes at that moment;
-    /// an app exceeds its rate if enough of its jobs wait.
+    /// The steps of a run. A lane reclaims after 15 s without a gap, and must then meet a lane that resumes. An app exceeds its rate if
+    /// enough of its jobs wait.
     fileprivate var steps: Int {
         switch self {
         case .reclaimIgnoresLease, .grantsRateEarly, .settlesOnlyWholeJobs, .leavesAcceptedTokens: 20_000

@@ -20,7 +20,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case reservesWithoutNX
     /// A retry is not written.
     case retryLosesBody
-    /// A job that has failed is lost with the claim that goes back.
+    /// A failed job is lost when its claim is released.
     case givesBackNoFailedJob
     /// A repeated claim claims more jobs under the same numbers.
     case claimGivesNumbersAgain
@@ -101,7 +101,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case probesTooLate
     /// Jobs that failed take turns with those that have not.
     case failedTakeTurns
-    /// All lanes of all workers have one judge.
+    /// All lanes of all workers share one register of scopes.
     case sharesScopes
     /// A refused credential is tried again on the connections that are open.
     case triesOldConnections

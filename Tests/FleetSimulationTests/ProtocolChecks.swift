@@ -25,7 +25,7 @@ final class ProtocolChecks {
     /// The order of claims of jobs that were never claimed before, by queue.
     private var claimOrder = ClaimOrder()
     private var claimOrderOfSnapshot = ClaimOrder()
-    /// The ids of the scheduled jobs with `replaces` that were due.
+    /// The ids of the scheduled jobs with `replaces` that have been due.
     private var wasDue: Set<String> = []
     /// The time when the fleet's provider token was signed, in seconds since 1970.
     private var providerTokenIssuedAt: Int64?
@@ -176,10 +176,10 @@ final class ProtocolChecks {
     }
 }
 
-/// Checks that a lane that ends has written all answers that it received some time before, so that their notifications are not sent again.
+/// Checks that an ending lane has written all answers older than ``patience``, so that no lane sends their notifications again.
 final class AnswerChecks {
-    /// The time after which an answer must be written: a second, two slow round trips for invalid tokens that come before
-    /// the settlement, and as many for those of an earlier part of the job.
+    /// The time after which a lane must have written an answer: a second, and two slow round trips each for the invalid tokens of this part
+    /// and of an earlier part of the job, which are written first.
     private static let patience = TimeAmount.seconds(10)
 
     private struct Answer {
@@ -295,8 +295,8 @@ final class LaneChecks {
         receptions[job.number]?.holders.allSatisfy { simulation.checks.hasLease(job.queue, $0) } ?? true
     }
 
-    /// True if the lane must remove a token from the set after APNs has accepted it in a job: the token had been there for a second when
-    /// the job was claimed, and has not been marked since. So an accepted token stays there at most until its next delivery.
+    /// True if the lane must remove an accepted token from the set of invalid tokens: the token was in the set for a second when the job
+    /// was claimed, and was not marked since. So an accepted token stays in the set at most until its next delivery.
     func mustTakeOut(_ token: String, of job: SimulatedJob) -> Bool {
         guard let received = receptions[job.number]?.since, invalid[job.number]?.contains(token) == true else {
             return false
@@ -305,16 +305,16 @@ final class LaneChecks {
             && !removals.contains(token)
     }
 
-    /// Records that the lane asks Redis to take tokens out of the set.
+    /// Records that the lane asks Redis to remove tokens from the set of invalid tokens.
     func removes(_ tokens: [String]) { removals.formUnion(tokens) }
 
-    /// Records the answer. Without it, the tokens stay until another delivery.
+    /// Records Redis' answer to a removal. Without an answer, the tokens stay in the set until another delivery.
     func removed(_ tokens: [String], _ result: Result<Int, QueueFailure>) {
         removals.subtract(tokens)
         if case .failure = result { couldNotLookUp() }
     }
 
-    /// Records that Redis did not answer a look-up of tokens: their jobs are sent.
+    /// Records that Redis did not answer a look-up of tokens. The lane then sends their jobs.
     func couldNotLookUp() { failedLookUp = now }
 
     // MARK: Provider tokens
@@ -373,7 +373,7 @@ final class LaneChecks {
     // MARK: Sending
 
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
-        // It may be sent if Redis has lost the cancellation since.
+        // The job may be sent if Redis has lost the cancellation since.
         if let claimedAt = cancelled[job.number], simulation.forbids(job, claimedAt: claimedAt) {
             simulation.fail("the job \(job.number) was sent although it was cancelled before it was claimed")
         }

@@ -242,7 +242,7 @@ final class SimulatedAPNS {
         """
 
     private unowned let simulation: FleetSimulation
-    /// The reasons why all requests of an app are refused, and the ends of these times.
+    /// The apps whose requests are all refused, with the reason and the end of the refusals.
     private var refusals: [Int: (reason: APNSReason, until: NIODeadline)] = [:]
     private var chatTimes: [NIODeadline] = []
     private var inFlight: [Int: SimulatedLane] = [:]

@@ -76,7 +76,7 @@ final class SimulatedRedis {
 
     /// True for a command that reclaims the claims of a lane.
     func isReclaim(_ command: RedisCommand) -> Bool {
-        // An EVALSHA with its digest, which is read in place.
+        // Reads the digest of an EVALSHA in place.
         guard command.lengths.count > 2, command.lengths[0] == 7, command.lengths[1] == 40 else { return false }
         let digest = command.arguments.getString(at: command.arguments.readerIndex + 7, length: 40)
         return digest.map { SimulatedServer.scripts[$0] == .reclaim } ?? false
@@ -199,7 +199,7 @@ final class SimulatedSender: RedisSender {
     private unowned let simulation: FleetSimulation
     private let name: String
     private let loop: SimulatedLoop
-    /// Called with each change, before the commands lost to it fail.
+    /// Called with each change, before the commands that were lost with the connection fail.
     var onStateChange: (RedisClient.State) -> Void = { _ in }
     private(set) var isReady = false
     private(set) var losses = 0

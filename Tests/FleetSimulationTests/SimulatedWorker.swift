@@ -127,7 +127,7 @@ final class SimulatedLane {
 
     var counters: LaneCounters { lane.context.metrics.counters }
 
-    /// True if the lane may send a provider token signed by its worker, because a lane could not ask for the fleet's at some time.
+    /// True if the lane may send a provider token that its worker signed, because a lane may have failed to request the fleet's token.
     var mayLackFleetToken: Bool {
         guard let worker else { return true }
         return worker.loop.wasStopped || worker.lanes.contains { $0.checks.mayLackFleetToken || $0.sender.losses > 0 }

@@ -7,12 +7,12 @@ final class SimulationLedger {
     private struct State {
         let job: Int
         var accepted = 0
-        /// The number of the last audit that found it.
+        /// The number of the last audit that found the notification.
         var audit = 0
-        /// True once Redis has lost it by returning to a snapshot.
+        /// True once Redis has lost the notification by returning to a snapshot.
         var isForgotten = false
         var id: String?
-        /// The number of requests with this ID that APNs may have processed.
+        /// The number of requests with ``id`` that APNs may have processed.
         var requests = 0
     }
 
@@ -31,7 +31,7 @@ final class SimulationLedger {
     /// The tokens that APNs reports as invalid.
     private var refused: [String: APNSReason] = [:]
     private var uniqueJobs: [String: [Int]] = [:]
-    /// The newest jobs, by queue and `replaces`, and those that another has replaced.
+    /// The newest jobs, by queue and `replaces`, and the jobs that newer jobs have replaced.
     private var newest: [String: Int] = [:]
     private var replaced: Set<Int> = []
     /// The jobs with an accepted notification, by their unique IDs.
@@ -225,7 +225,7 @@ final class SimulationLedger {
         return head[start..<end].split(separator: ",").map { $0.dropFirst().dropLast() }
     }
 
-    /// Checks everything that the audit has not found.
+    /// Checks the notifications that the audit has not found.
     /// - Parameter invalid: the set of invalid tokens; `nil` if it need not be complete.
     /// - Returns: the mistake, if any.
     func endAudit(invalid: Set<String>?) -> String? {
@@ -245,7 +245,7 @@ final class SimulationLedger {
         return nil
     }
 
-    /// Returns the mistake if a notification that was not accepted must not be missing.
+    /// Returns the mistake if a missing notification should have been sent, or should be in Redis.
     private func missing(_ index: Int, of job: SimulatedJob, _ invalid: Set<String>?) -> String? {
         if job.isBroken { return "the broken job \(job.number) is nowhere: \(job.body)" }
         if job.expires || replaced.contains(job.number) { return nil }

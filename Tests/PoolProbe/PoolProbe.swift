@@ -5,8 +5,8 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// Sends notifications to a port of 127.0.0.1, each again until it is answered. Then prints the maximum number of consecutive failed
-/// connections, and its memory in KiB: after the first connection, and at its peak.
+/// Sends notifications to a port of 127.0.0.1, and resends each until it is answered. Then prints the maximum number of consecutive failed
+/// connections, and this process' memory in KiB: after the first connection, and at its peak.
 @main
 enum PoolProbe {
     struct Failure: Error, CustomStringConvertible {

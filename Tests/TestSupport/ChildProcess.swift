@@ -74,7 +74,7 @@ package final class ChildProcess: Sendable {
             if ending == nil {
                 var status: Int32 = 0
                 guard waitpid(processIdentifier, &status, WNOHANG) == processIdentifier else { return nil }
-                // The system may now give its id to another program.
+                // The watchdog must not kill another program to which the system gives this id.
                 try? FileManager.default.removeItem(at: Watchdog.file(in: directory))
                 let signal = status & 0x7F
                 ending = signal == 0 ? .exited((status >> 8) & 0xFF) : .signalled(signal)

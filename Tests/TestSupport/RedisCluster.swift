@@ -2,7 +2,7 @@ import Foundation
 
 /// A private Redis Cluster on 127.0.0.1.
 package final class RedisCluster: Sendable {
-    /// The masters with which the Cluster began, and after them the replicas: the first is that of the first master, and so on.
+    /// The first masters, and then their replicas in the same order.
     package let nodes: [RedisServer]
 
     private let tls: Bool

@@ -1,7 +1,7 @@
 import COpenSSL
 import Foundation
 
-/// The details of an invalid token in Redis. Code that is not the worker's reads and writes them.
+/// The details of an invalid token in Redis, read and written without the worker's code.
 package struct StoredInvalidToken: Equatable, Sendable {
     /// Facts that many tokens have in common. Redis stores them once.
     package struct Facts: Codable, Equatable, Sendable {
@@ -35,7 +35,7 @@ package struct StoredInvalidTokens {
         (self.connection, self.set) = (connection, set)
     }
 
-    /// The details by token, of all sets with the same mark.
+    /// The details by token, of this set and of the sets `:sandbox` and `:other`.
     package func details() throws -> [String: StoredInvalidToken] {
         var found: [String: StoredInvalidToken] = [:]
         let members = try ["", ":sandbox", ":other"].flatMap {
@@ -62,7 +62,7 @@ package struct StoredInvalidTokens {
         return found
     }
 
-    /// The number of tokens with details, also those that are not in the set.
+    /// The number of tokens with details, including tokens that are not in the set.
     package func detailsCount() throws -> Int {
         try connection.run("KEYS", "\(set):details:*").elements?.compactMap(\.text).reduce(0) { sum, key in
             sum + (try connection.run("HLEN", key).number ?? 0)

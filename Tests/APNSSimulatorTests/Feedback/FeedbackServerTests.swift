@@ -57,7 +57,7 @@ struct FeedbackServerTests {
 
     @Test("keeps the records that it cannot send to a client that does not read, and sends them to the next one")
     func backpressure() async throws {
-        // This is three times Linux's largest send buffer, and more.
+        // These records fill Linux's largest send buffer more than three times.
         let count = 400_000
         try await withGateway {
             $0.feedback = (1...count).map { number in

@@ -19,13 +19,13 @@ enum GatewayBytes {
 
     static func item(_ id: UInt8, _ data: [UInt8]) -> [UInt8] { [id] + big(UInt16(data.count)) + data }
 
-    /// Command 2 with these items.
+    /// A notification with command 2 and these items.
     static func frame(_ items: [[UInt8]]) -> [UInt8] {
         let items = items.flatMap { $0 }
         return [2] + big(UInt32(items.count)) + items
     }
 
-    /// Command 2, as a client writes it.
+    /// A notification with command 2, as a client writes it.
     static func frame(
         _ identifier: UInt32, token: [UInt8] = token, payload: [UInt8] = payload, expiration: UInt32 = 0,
         priority: UInt8 = 10
@@ -35,7 +35,7 @@ enum GatewayBytes {
         ])
     }
 
-    /// Command 2 to a token whose bytes are all the same.
+    /// A notification with command 2 to a token whose bytes are all the same.
     static func frame(_ identifier: UInt32, to byte: UInt8) -> [UInt8] { frame(identifier, token: token(byte)) }
 
     /// An error packet.

@@ -243,8 +243,8 @@ struct GatewayConnectionTests {
         #expect(scene.steps == packet(10, accepts ? 13 : 12))
         #expect(scene.account.accepted == (accepts ? 3 : 2) && scene.account.dropped == 1)
         #expect(scene.account.refused.isEmpty)
-        // If this notification is not accepted, its packet names the previous one. So the client knows that the gateway did not process
-        // this one.
+        // If this notification is not accepted, its packet names the previous notification. So the client knows that the gateway did not
+        // process this notification.
         let outcome = accepts ? Outcome.answered(status: 10, reason: "Shutdown") : .dropped
         #expect(scene.records[2].outcome == outcome && scene.records[2].accepted == accepts)
         #expect(try Scene(["answer=10,accept=false"], receiving: GatewayBytes.frame(5)).steps == packet(10, 0))

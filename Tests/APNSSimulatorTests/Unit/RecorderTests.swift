@@ -84,7 +84,7 @@ struct NotificationRingTests {
 
 @Suite("The recorder", .timeLimit(.minutes(10)))
 struct RecorderTests {
-    /// This is longer than any test may take, so a wait ends in time only if it is woken.
+    /// No test may take so long, so a test ends only if its wait is woken.
     private static let forever = Duration.seconds(3600)
 
     @Test("records from several threads, and the file has the same order as the memory")

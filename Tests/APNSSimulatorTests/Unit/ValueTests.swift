@@ -22,7 +22,7 @@ struct RuleErrorTests {
         }
     }
 
-    /// Invalid texts, each with the key at fault; `nil` if the text as a whole is.
+    /// Invalid texts, each with the key at fault; `nil` if the whole text is invalid.
     static let mistakes: [(Kind, [(String, String?)])] = [
         (
             .rule,

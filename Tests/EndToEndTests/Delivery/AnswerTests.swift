@@ -39,7 +39,7 @@ extension EndToEnd {
                     "prefix=f0,answer=DeviceTokenNotForTopic",
                 ])
             #expect(result.worker.invalidToken == 3 && result.worker.delivered == 2)
-            // `other` is for a topic that is not the topic of an app.
+            // No token of the topic com.example.other is marked, because no app has this topic.
             #expect(result.queue.invalidTokens == [gone, bad])
             let details = result.queue.invalidTokenDetails
             let facts = details.mapValues { [$0.facts.reason, $0.facts.topic, $0.facts.source] }

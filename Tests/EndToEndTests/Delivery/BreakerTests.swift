@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Bad jobs beside good ones, and two apps, `good` and `other`, of which one has a fault.
+    /// Bad jobs beside good jobs, and the app `other` with a fault beside the app `good`.
     @Suite("One bad thing beside good ones")
     struct BreakerTests {
         static let apps = [
@@ -15,7 +15,7 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// An answer of APNs to bad jobs. Each class has its own app.
+        /// A class of bad jobs, with APNs' answer to it. Each class has its own app.
         private struct Class {
             let rule: String
             /// Additional members of the bad jobs.

@@ -47,7 +47,7 @@ extension EndToEnd {
             try await enqueue(channel, "--id", "one")
             try await enqueue(storing, "--expiration", "1h", "--priority", "5", "--collapse-id", "c")
             try redis.push(TestJob.many(5))
-            // This token has no effect on broadcasts.
+            // An invalid token has no effect on broadcasts.
             try redis.run("SADD", "push:{shared}:invalid-tokens", TestJob.token("ff", 1), "")
             var account = try await WorkerProcess(redis, simulator, ["--exit-when-done"]).finish()
             #expect(account.delivered == 7 && account.dead == 0)

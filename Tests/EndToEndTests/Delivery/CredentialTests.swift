@@ -137,7 +137,7 @@ extension EndToEnd {
             try await worker.logs("credential_replaced")
             try redis.push(TestJob.many(50, prefix: "b"))
             try await redis.has(100)
-            // The worker has replaced the idle connection, because that presented the old certificate.
+            // The worker has replaced the idle connection, which presented the old certificate.
             #expect(try await simulator.account().connections == 2)
             // If the file is invalid, the worker keeps the previous certificate.
             try workshop.write("nothing".utf8, to: "current.pem")

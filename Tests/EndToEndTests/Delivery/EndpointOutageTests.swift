@@ -71,7 +71,7 @@ extension EndToEnd {
             try await redis.has(20)
             // The worker gives up the requests of the first connection after 20 s.
             #expect(ContinuousClock.now - start > .seconds(19))
-            // Only after 30 s without an answer is the worker not ready.
+            // The worker is ready until it has received no answer for 30 s.
             #expect(try await body(port) == "ready\n")
             try await reports()
             let page = try await MetricsTests.page(port)

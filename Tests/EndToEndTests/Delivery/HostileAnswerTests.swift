@@ -75,7 +75,7 @@ extension EndToEnd {
                 "c9": Answer(headers: [[":status", "410"]], body: Self.unregistered, early: true),
             ]
             let scene = try await Scene(answers, options: ["--exit-when-done"])
-            // Registrations of long ago do not protect the tokens: APNs overrides them.
+            // Registrations from 2020 do not protect the tokens, because APNs' answer overrides them.
             let tokens = Dictionary(uniqueKeysWithValues: answers.keys.map { ($0, TestJob.token($0, 1)) })
             for token in tokens.values {
                 try scene.redis.run("HSET", "push:{shared}:registrations", token, "1600000000000")

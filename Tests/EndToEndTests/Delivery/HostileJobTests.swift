@@ -31,7 +31,7 @@ extension EndToEnd {
                 do throws(JobError) {
                     let job = try JobDecoder.decode(ByteBuffer(bytes: input))
                     notifications += job.tokenCount
-                    // Its dead letter has the producer's bytes without the worker's wrapper.
+                    // The dead letter of a job has the producer's bytes without the worker's wrapper.
                     jobs[Array(input[job.original]), default: 0] += 1
                 } catch {
                     let original = Envelope.read(ByteBuffer(bytes: input)).original

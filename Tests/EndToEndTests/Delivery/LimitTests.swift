@@ -26,7 +26,7 @@ extension EndToEnd {
             }
             try await redis.has(107)
             let account = try await worker.stop()
-            // APNs refused the first notification once. Before its retry, the device got no other one.
+            // APNs refused the first notification once. Before the retry, the device got no other notification.
             let requests = try await simulator.stop()
             #expect(requests.answers["429 TooManyRequests"] == 1 && requests.requests == 108)
             #expect(account.retried == 1 && account.dead == 0)

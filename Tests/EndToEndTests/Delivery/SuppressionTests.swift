@@ -50,7 +50,7 @@ extension EndToEnd {
                 simulator: devices.flatMap { ["--device", "token=\($0),topic=com.example.app"] })
             let calls = #""push_type":"voip","#
             let refused = Array(devices.prefix(5))
-            // Good tokens come first: a refusal is believed only beside them.
+            // Good tokens come first, because a refusal is believed only if APNs accepts other tokens of the topic.
             try redis.push(TestJob.many(60, prefix: "bb", members: calls) + devices.map { TestJob.text($0) })
             let first = try WorkerProcess(redis, simulator, ["--exit-when-done"])
             #expect(try await first.finish().delivered == 80)

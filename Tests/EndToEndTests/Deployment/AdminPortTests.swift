@@ -9,7 +9,7 @@ extension EndToEnd {
         func strictEnd() async throws {
             let (redis, simulator) = try await startServers()
             for _ in 0..<10 {
-                // With more than this many descriptors open, NIO would crash instead of printing an error.
+                // With this variable, NIO crashes instead of printing an error if a task is scheduled on a loop that has ended.
                 let worker = try WorkerProcess(
                     redis, simulator, ["--admin-port", "0"], environment: ["SWIFTNIO_STRICT": "1"])
                 try await worker.logs("started")
@@ -21,7 +21,7 @@ extension EndToEnd {
         @Test("a worker raises its soft limit of file descriptors to the hard one")
         func limit() async throws {
             let (redis, simulator) = try await startServers()
-            // These are the soft limit and the hard limit.
+            // The soft limit is 64, and the hard limit is 512.
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"], descriptors: "64:512")
             let page = try await MetricsTests.page(try await worker.adminPort())

@@ -6,9 +6,9 @@ import Testing
 extension EndToEnd {
     /// Proves the rules of deploy/helm/apns-worker/files/alerts.yaml with metrics of real workers.
     ///
-    /// Each scene brings a worker into the state of an alert. Then promtool gets pages of metrics as time goes by: for some minutes the
-    /// page from before the state, then the pages of the state, then its last page for as long as the rule requires, and at the end the
-    /// page from before again, with the counters of the state.
+    /// Each scene brings a worker into the state of an alert. Then promtool gets pages of metrics in this order: the page before the state,
+    /// repeated for some minutes; the pages of the state; the last of these pages, repeated for as long as the rule requires; the page
+    /// before the state, with the counters of the state.
     @Suite("Alerts")
     struct AlertTests {
         /// A state of a worker, and the alerts that it causes.
@@ -463,7 +463,7 @@ extension EndToEnd.AlertTests {
             worker = try Self.worker(redis, simulator, options)
             try await join()
             try redis.push(TestJob.many(20, prefix: "c"))
-            // The worker knows the condition of Redis only after a moment.
+            // The worker reads the condition of Redis some time after its start.
             recording.before = try await meets("the worker works") { page in
                 page.isReady && count("delivered", page) == 20
                     && page.names.contains("apns_worker_redis_writes_refused")
@@ -563,7 +563,7 @@ extension EndToEnd.AlertTests {
         func firstLoop() throws -> Int {
             let folder = "/proc/\(worker.process.processIdentifier)/task"
             let threads = try FileManager.default.contentsOfDirectory(atPath: folder).compactMap { Int($0) }
-            // The first is the lane's. The event loop of the admin port starts later.
+            // The first thread is the lane's. The event loop of the admin port starts later.
             return try #require(
                 threads.sorted().first {
                     let name = try? String(contentsOfFile: "\(folder)/\($0)/comm", encoding: .utf8)

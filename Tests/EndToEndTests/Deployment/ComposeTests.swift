@@ -64,7 +64,7 @@ extension EndToEnd {
             #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
             #expect(curl.output.contains(example[2]) && curl.output.contains(#""accepted":true"#), "\(curl.output)")
             for worker in workers {
-                // Before this, the worker does not handle signals.
+                // The worker handles signals once it has logged `started`.
                 try await eventually("it works") { worker.errors.contains("started") }
                 worker.send(SIGTERM)
                 #expect(try await worker.wait() == .exited(0), "\(worker.errors)")

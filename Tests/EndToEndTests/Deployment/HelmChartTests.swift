@@ -119,7 +119,7 @@ extension EndToEnd {
             try await run("helm", ["template", release, chart, "--values", "-"] + options, values)
         }
 
-        /// Returns the chart's objects, as text and by kind. If a kind has several, the others are `<kind>/<component>`.
+        /// Returns the chart's objects, as text and by kind. For all but the worker, the kind is `<kind>/<component>`.
         private static func objects(
             _ values: String, _ options: [String] = [], release: String = "apns-worker"
         ) async throws -> (text: String, byKind: [String: YAMLNode]) {
@@ -481,7 +481,7 @@ extension EndToEnd {
                     return ("apns_worker_queue_oldest_seconds{\(labels)}", job.hasPrefix("default") ? "5" : "9")
                 }
             }
-            // This list belongs to another queue, whose name begins like the first one's.
+            // This list belongs to another queue, whose name begins with the first queue's name.
             let similar = lists.isEmpty ? "" : lists[0].0 + "x"
             let all =
                 series + [

@@ -104,7 +104,7 @@ extension EndToEnd {
             }
             try await eventually("all are in summaries") { try sum("delivered") == 50 && sum("dead") == 3 }
             let before = summaries().count
-            // A test can't wait for a line that must not come. The next summary shows that there was none before it.
+            // A test can't wait for a line that must not come. So it waits for the next summary, which would come after such a line.
             try await Task.sleep(for: .seconds(1))
             try redis.push(TestJob.many(1, prefix: "b"))
             try await eventually("the next summary") { try sum("delivered") == 51 }

@@ -185,7 +185,7 @@ extension EndToEnd {
             for isOpen in [false, true] {
                 let worker = try WorkerProcess(redis, simulator, isOpen ? ["--admin-port", "0"] : [])
                 try await worker.logs("started")
-                // This is 127.0.0.1 as the kernel writes it.
+                // `0100007F` is 127.0.0.1 as the kernel writes it.
                 let expected =
                     isOpen ? ["0100007F:" + String(try await worker.adminPort(), radix: 16, uppercase: true)] : []
                 // The kernel's list may lack a socket while others open and close.

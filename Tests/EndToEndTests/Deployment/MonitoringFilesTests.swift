@@ -57,7 +57,7 @@ extension EndToEnd {
         func jobs() throws {
             for expression in try Self.alertExpressions() {
                 let labels = expression.matches(of: /\b(?:by|on) \(([^)]*)\)/).map(\.1)
-                // Nothing else than Prometheus' label `job` may be in `absent()`.
+                // `absent()` may contain only the label `job`, which Prometheus adds.
                 #expect(labels.allSatisfy { $0.hasPrefix("job") || $0.isEmpty }, "\(expression)")
                 #expect(expression.matches(of: /\b(?:sum|max|min|count)\b(?! by )/).isEmpty, "\(expression)")
             }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Those parts of `scripts/package` that need no release build. `scripts/package test` builds and installs packages, and starts their
+    /// The parts of `scripts/package` that need no release build. `scripts/package test` builds and installs packages, and starts their
     /// programs.
     @Suite("Packages")
     struct PackageTests {

@@ -81,7 +81,7 @@ extension EndToEnd {
                 #expect((waits + sent).allSatisfy { $0.links == [producer] })
                 #expect(waits.allSatisfy { $0.parent == producer && $0.kind == 5 && $0.failure == nil })
                 #expect(sent.allSatisfy { $0.kind == 3 && $0.attributes["messaging.message.id"] == "job-\(number)" })
-                // The span of the first request follows that of the wait; a retry has no wait.
+                // The parent of the first request's span is the span of the wait. A retry has no wait.
                 let parents = Set(sent.compactMap(\.parent))
                 #expect(parents.isSuperset(of: waits.map(\.id)))
                 #expect(parents.subtracting(waits.map(\.id)) == (number == 3 ? [producer] : []))

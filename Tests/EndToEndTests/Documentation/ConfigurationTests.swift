@@ -30,7 +30,7 @@ extension EndToEnd {
             return Dictionary(uniqueKeysWithValues: lines.map { ($0.key, $0) })
         }
 
-        /// Expects the values that `config` prints. Some have their sources in parentheses.
+        /// Expects the values that `config` prints. A value may be followed by its source in parentheses.
         @discardableResult
         private static func expect(
             _ expected: [String: String], from yaml: String, flags: [String] = [], environment: [String: String] = [:],
@@ -55,7 +55,7 @@ extension EndToEnd {
                 [
                     "lease": "10s (--lease)", "retry_base": "25ms (APNS_WORKER_RETRY_BASE)",
                     "retry_cap": "30ms (line 7)", "max_attempts": "10 (default)",
-                        // An empty variable counts as none.
+                        // An empty variable counts as not set.
                 ], from: "lease: 8000\nretry_base: 20\nretry_cap: 30", flags: ["--lease", "10000"],
                 environment: ["APNS_WORKER_LEASE": "9000", "APNS_WORKER_RETRY_BASE": "25"])
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)

@@ -420,7 +420,7 @@ enum DocumentationTables {
             return seen.joined(separator: ", ")
         }
         let types = (schema["type"] as? [String]) ?? [schema["type"] as? String].compactMap { $0 }
-        // If the only array is the empty one, it stands for PHP's empty object.
+        // If the only allowed array is empty, it is PHP's form of an empty object.
         let isObject = schema["maxItems"] as? Int == 0
         var text = types.filter { $0 != "null" && !(isObject && $0 == "array") }.joined(separator: " or ")
         if text == "integer", let least = schema["minimum"], let most = schema["maximum"], "\(most)".count < 8 {

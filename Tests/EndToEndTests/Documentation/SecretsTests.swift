@@ -5,7 +5,7 @@ import Testing
 @testable import apns_worker
 
 extension EndToEnd {
-    /// A key's text is put wherever a setting can be given. Whatever a program makes of the text, it must not print a part of it.
+    /// Each setting gets the text of a key. No program may print a part of the key.
     @Suite("Secrets in the wrong place")
     struct SecretsTests {
         /// A setting in the table of the documentation.
@@ -94,7 +94,7 @@ extension EndToEnd {
             let parts = Self.parts(forms)
             #expect(rows.count > 60 && parts.count > 60)
             let redis = try RedisServer()
-            // `names` is what the message must name.
+            // The message must contain `names`.
             var runs: [(arguments: [String], environment: [String: String], names: [String])] = []
             let refusing = rows.filter(\.refusesTexts)
             #expect(refusing.count > 40)

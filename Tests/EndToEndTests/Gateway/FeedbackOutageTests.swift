@@ -110,7 +110,7 @@ extension EndToEnd {
             gate.open()
             try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
             process.send(SIGTERM)
-            // The command does not wait for Redis for five minutes, as it does by default.
+            // Without the signal, the command would wait for Redis for five minutes.
             #expect(try await process.wait() == .exited(1))
             #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
             #expect(process.errors.contains("the next run writes them to Redis first"), "\(process.errors)")
@@ -127,7 +127,7 @@ extension EndToEnd {
             #expect(wrong.errors.contains("was not read, and keeps its records"))
             #expect(scene.server.peers.isEmpty)
 
-            // Another app is read although one has a wrong certificate.
+            // The command reads the app `shop` although the app `news` has a wrong certificate.
             var apps = ["APNS_WORKER_APPS": "shop,news", "APNS_WORKER_TOPIC": ""]
             apps["APNS_WORKER_APPS_SHOP_TOPIC"] = "com.example.app"
             apps["APNS_WORKER_APPS_NEWS_TOPIC"] = "com.other.app"

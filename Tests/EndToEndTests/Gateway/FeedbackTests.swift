@@ -33,7 +33,7 @@ extension EndToEnd {
         func suppresses() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let simulator = try await SimulatorProcess()
-            // The times of the records are years ago. Tokens must not expire.
+            // The records are years old. With 0, their tokens do not expire.
             let forever = ["APNS_WORKER_INVALID_TOKENS_DAYS": "0"]
             let endpoint = forever.merging(["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]) { $1 }
             try await scene.run(environment: endpoint).succeeds()
@@ -47,7 +47,7 @@ extension EndToEnd {
             ).finish()
             #expect(account.suppressed == 2 && account.delivered == 1)
             #expect(try scene.invalidTokens == [FeedbackScene.token(0), FeedbackScene.token(2)])
-            // The service reports the same records again. Meanwhile, a producer has recorded a later registration.
+            // The service reports the records again. A producer has recorded a later registration of their tokens.
             let registrations = "push:{shared}:registrations"
             #expect(try scene.redis.run("HGETALL", registrations).pairs() == [FeedbackScene.token(1): "1700000005000"])
             try scene.redis.run("DEL", "push:{shared}:invalid-tokens")

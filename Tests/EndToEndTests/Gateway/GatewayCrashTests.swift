@@ -9,7 +9,7 @@ extension EndToEnd {
         func killed() async throws {
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(3000, prefix: "a"))
-            // The worker sends only the first window, because no notification of it is confirmed, neither by age nor by a bad one.
+            // The worker sends only one window, because neither age nor a bad notification confirms its notifications.
             let first = try scene.worker(
                 confirmAfter: 600_000,
                 options: ["--gateway-window", "1000", "--gateway-barrier", "off", "--max-connections", "1"])
@@ -48,7 +48,7 @@ extension EndToEnd {
             #expect(account.delivered > 200 && account.delivered < jobs.count)
             #expect(simulated.gateway.accepted == account.delivered && account.possibleDuplicates == 0)
             #expect(simulated.acceptedByToken.count == account.delivered)
-            // A connection that has sent nothing needs no test.
+            // A connection that has sent nothing gets no bad notification.
             #expect(
                 (1...simulated.gateway.connections).contains(simulated.gateway.packets["2 MissingDeviceToken"] ?? 0))
             #expect(queue.count("delivered") == account.delivered && account.lostClaims == 0)

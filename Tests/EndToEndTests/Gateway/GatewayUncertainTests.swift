@@ -35,7 +35,7 @@ extension EndToEnd {
             let scene = try await GatewayScene(rules: ["prefix=e,answer=\(answer)"])
             try scene.redis.push(TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"))
             let worker = try scene.worker(confirmAfter: 400, options: ["--gateway-frame", frame])
-            // A failure spends an attempt only if the gateway has accepted others since the failure before.
+            // A failure spends an attempt only if the gateway has accepted other notifications since the previous failure.
             let good = try await scene.redis.pushGoodOnes(until: "the bad one is dead") {
                 try scene.queue().dead.count == 1
             }

@@ -119,7 +119,7 @@ final class ForeignServerProcess: Sendable {
         let requests, accepted: Int
         /// The number of device tokens of accepted notifications.
         let distinct: Int
-        /// The number of requests with another `apns-id` than the first one of their device token.
+        /// The number of requests whose `apns-id` differs from the first `apns-id` of their device token.
         let changedIDs: Int
         let goAways, resets, cuts, settings, restarts: Int
         let violations: [String]

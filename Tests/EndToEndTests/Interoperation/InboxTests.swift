@@ -27,7 +27,7 @@ extension EndToEnd {
         @Test("prints a link to the inbox and a line per push, and ignores settings for the real APNs")
         func terminal() async throws {
             let redis = try RedisServer()
-            // Each worker of the tests also has a key, an endpoint and an authority.
+            // `WorkerProcess` adds a key, an endpoint and an authority, which the worker also ignores.
             let worker = try worker(
                 redis, ["--simulate-rule", "prefix=dead,answer=410"],
                 environment: [

@@ -10,8 +10,8 @@ extension EndToEnd {
         private static let count =
             ProcessInfo.processInfo.environment["APNS_WORKER_TEST_FOREIGN_JOBS"].flatMap(Int.init) ?? 4000
 
-        /// Delivers jobs. Expects that no job is lost, that no more are accepted twice than the worker counts as possible duplicates,
-        /// that each attempt of a notification has the same `apns-id`, and that the worker does not break HTTP/2.
+        /// Delivers jobs. Expects that no job is lost, that all duplicates are counted as possible duplicates, that all attempts of a
+        /// notification have one `apns-id`, and that the worker does not break HTTP/2.
         private func deliver(to command: [String]) async throws -> ForeignServerProcess.Account {
             let server = try await ForeignServerProcess(command)
             let redis = try RedisServer()

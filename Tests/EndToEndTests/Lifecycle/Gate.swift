@@ -9,7 +9,7 @@ final class Gate: Sendable {
     func open() { state.store(true, ordering: .releasing) }
 }
 
-/// A counter from 1. Any thread can use it.
+/// A counter that starts at 1. Any thread can use it.
 final class Counter: Sendable {
     private let count = Atomic(0)
 

@@ -52,7 +52,7 @@ extension EndToEnd {
                 let number = try #require(result["id"].flatMap { Int($0) })
                 #expect(result["app"] == (number % 3 == 2 ? "a" : "b"))
             }
-            // Without the old worker, the new worker's opinion of a job is final at once.
+            // Without the old configuration, the new worker makes an invalid job a dead letter at once.
             _ = try await old.worker.stop()
             try await eventually("the old configuration is forgotten") {
                 try redis.push(["["])

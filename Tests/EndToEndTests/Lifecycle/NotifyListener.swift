@@ -56,6 +56,5 @@ final class NotifyListener {
     /// The status texts, in order.
     var statuses: [String] { lines.filter { $0.hasPrefix("STATUS=") }.map { String($0.dropFirst(7)) } }
 
-    /// The number of signs of life.
     var watchdogs: Int { lines.count { $0 == "WATCHDOG=1" } }
 }

@@ -25,7 +25,7 @@ struct OutageScene {
         try await eventually("it is at work") { try redis.counted("delivered") > count / 10 }
     }
 
-    /// Starts a worker with the options of the first.
+    /// Starts a worker with the options of the scene's worker.
     static func worker(
         _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = [],
         environment: [String: String] = [:]

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("The memory of a process with secrets")
     struct ProcessMemoryTests {
-        /// No Redis is there. The commands wait for it.
+        /// No Redis listens at this address, so the commands wait for it.
         private static let environment = ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"]
 
         /// Returns the owner of a process's files in /proc, who may read its memory and its environment. The process runs as an ordinary

@@ -49,7 +49,7 @@ extension EndToEnd {
 
         @Test("a removed app finishes its jobs; later jobs become dead letters until it is configured again")
         func removed() async throws {
-            // Long enough to see all claims before the first answer, also on a busy machine.
+            // Even on a busy machine, the test sees all claims before the first answer.
             let (redis, simulator) = try await startServers(simulator: ["--delay", "3s"])
             let both = Self.shop(simulator.port, Self.news + "    endpoint: localhost:\(simulator.port)\n")
             let scene = try Self.scene(redis, both)
@@ -89,7 +89,7 @@ extension EndToEnd {
                 scene.worker.log.contains("apps_changed=shop")
             }
             try await eventually("status has no problem any more") { try await problems().isEmpty }
-            // A missing key of an app is a mistake, too.
+            // A configuration is refused if the key file of an app does not exist.
             try scene.write(Self.shop(simulator.port, "    key: /no/such.p8\n"))
             scene.worker.process.send(SIGHUP)
             try await scene.worker.logs("configuration_refused", "/no/such.p8")

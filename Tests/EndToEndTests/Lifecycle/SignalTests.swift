@@ -9,7 +9,7 @@ extension EndToEnd {
         /// A command that is the first process of a PID namespace.
         private struct FirstProcess {
             let outer: ChildProcess
-            /// The standard input of the command. Nobody writes to it.
+            /// The standard input of the command, which stays empty.
             private let pipe: StalledPipe
 
             init(_ arguments: [String], environment: [String: String], inputFrom pipe: StalledPipe) throws {

@@ -29,7 +29,7 @@ extension EndToEnd {
             arguments: [name, "apns-worker-feedback.service"])
         func exposure(name: String) async throws {
             let (folder, path) = try Self.copy(name)
-            // The score is in tenths.
+            // The threshold is in tenths: 15 is the score 1.5.
             let security = try ChildProcess(
                 "systemd-analyze", ["security", "--offline=true", "--no-pager", "--threshold=15", path])
             #expect(try await security.wait() == .exited(0), "\(security.output)\(security.errors)")

@@ -132,7 +132,7 @@ extension EndToEnd {
             #expect(distrustful.errors.contains("cannot be reached"), "\(distrustful.errors)")
             try await once(url + ca + ["--since", "1h", "--outcome", "dead"])
             #expect(try receiver.accepted == ["old"] && pending == 0)
-            // The group gets only results after those that it already has.
+            // `--since` has no effect on a group that exists: it gets only new results.
             try add(["new"])
             try await once(url + ca + ["--since", "1h"])
             #expect(try receiver.accepted == ["old", "new"])
@@ -181,7 +181,7 @@ extension EndToEnd {
             try await expectEnd(process)
             #expect(process.errors.contains(#/parked result \d+-\d+\/0 after 3 tries: it answered (422|500)/#))
             #expect(try parked == 1)
-            // A parked result is handed over again only if the operator wants it. If it fails again, it stays parked.
+            // The command retries a parked result only with `--retry-parked`. If the result fails again, it stays parked.
             let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/"]
             try await once(url + ["--answer-timeout", "1s", "--claim-after", "2s"])
             let failing = try callbacks(url + ["--once", "--retry-parked", "--tries", "1"])
@@ -352,7 +352,7 @@ extension EndToEnd {
 
         /// The meaning of an answer. docs/results.md has the same table.
         enum Meaning {
-            /// The receiver is gone, or refuses all results. The command ends, and parks no result.
+            /// The receiver no longer exists, or refuses all results. The command ends, and parks no result.
             case closed
             /// The receiver will never accept the result. The command parks it, and continues.
             case refused

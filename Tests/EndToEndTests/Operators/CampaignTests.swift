@@ -185,7 +185,7 @@ extension EndToEnd {
 
             #expect(report.contains(#""latency_p99_ms":"#) && report.contains(#""ended_per_second":"#), "\(report)")
 
-            // The result of the campaign is also for callbacks, but not for readers that ask for an outcome.
+            // The result of the campaign has no outcome, so a filter by outcome omits it.
             let output = redis.directory.appending(path: "results")
             for filter in [["--outcome", "invalid_token"], ["--event", "campaign_finished"]] {
                 try await redis.apnsWorker(

@@ -7,7 +7,7 @@ import Testing
 @testable import apns_worker
 
 extension EndToEnd {
-    /// Programs read numbers of any size wherever they read one. No program may crash or hang.
+    /// Flags, settings and values in Redis get extreme numbers. No program may crash or hang.
     @Suite("Extreme numbers")
     struct ExtremeNumbersTests {
         private static let numbers = [
@@ -18,7 +18,7 @@ extension EndToEnd {
         // MARK: Programs
 
         /// Runs a program, and stops it after some time.
-        /// - Returns: what is wrong in words, if the program crashes or can't be stopped.
+        /// - Returns: a description of the crash or the hang; `nil` if the program ended or could be stopped.
         private static func fault(
             _ arguments: [String], of program: String = "apns-worker", _ environment: [String: String],
             within limit: Duration = .seconds(20)
@@ -72,7 +72,7 @@ extension EndToEnd {
             argument.abstract?.contains("(APNS_WORKER_") ?? false
         }
 
-        /// Returns a list for each flag. It has the arguments of the command with the flag and one number, for several numbers.
+        /// Returns a list for each flag. An element has the arguments of the command, with the flag and an extreme number.
         private static func cases(_ program: DocumentedCommand) -> [[[String]]] {
             program.leaves().flatMap { path, command in
                 let arguments = command.arguments ?? []
@@ -87,12 +87,10 @@ extension EndToEnd {
             }
         }
 
-        /// Returns the arguments that must be tried in a process, because a program accepts them. For each name of a flag, one refused
-        /// number is tried, too. A flag that accepts every number takes any text: of those only two numbers are tried, in each command
-        /// other ones.
+        /// Returns the arguments that a process must try: all that a program accepts, and one refused number for each name of a flag. For a
+        /// flag that accepts every number, returns only two numbers per command, in turn.
         ///
-        /// This function tries all others, with the code that refuses them in the program. If a number crashes that code, it crashes the
-        /// tests.
+        /// The parser, which refuses the other numbers, runs in this process. If a number crashes the parser, the tests crash.
         private static func toRun(_ flags: [[[String]]], _ accept: ([String]) throws -> Void) -> [[String]] {
             var refused: Set<Substring> = []
             var texts: [Substring: Int] = [:]
@@ -172,7 +170,7 @@ extension EndToEnd {
                 }
             }
 
-            /// Writes all keys with some other numbers.
+            /// Writes all keys with other numbers.
             /// - Parameter share: the share of the numbers that are replaced.
             func write(to redis: RedisTestConnection, share: Double, _ random: inout SeededGenerator) throws {
                 try redis.run("FLUSHALL")

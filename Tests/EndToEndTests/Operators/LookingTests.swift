@@ -42,7 +42,7 @@ extension EndToEnd {
             try connection.run("HSET", "push:{default}:campaign:news", "total", "1000", "delivered", "500")
         }
 
-        /// Returns the number of bytes that Redis sends to others while a body runs.
+        /// Returns the number of bytes that Redis sends to other clients while a body runs.
         private func bytes(_ body: () async throws -> Void) async throws -> Int {
             func written() throws -> (bytes: Int, own: Int) {
                 let text = try #require(connection.run("INFO", "stats").text)

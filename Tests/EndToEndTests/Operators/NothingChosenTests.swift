@@ -215,7 +215,7 @@ extension EndToEnd {
                     #expect(answer.status == 400, "\(action) \(name): \(answer)")
                 }
                 #expect((400..<500).contains(try await scene.post(action, ["yes": true]).status), "\(action)")
-                // Without a confirmation, the request is right and changes nothing.
+                // Without a confirmation, the request is valid and changes nothing.
                 for value in ["False", "NO", "off", "0"] where body["yes"] != nil {
                     let answer = try await scene.post(action, body.merging(["yes": value]) { $1 })
                     #expect(answer.status == 200, "\(action) \(value): \(answer)")
@@ -281,7 +281,7 @@ extension EndToEnd {
                 }
             }
             #expect(number > 40)
-            // Right requests still have answers.
+            // Valid requests are still answered.
             for path in ["/jobs?state=waiting&queue=q&queue=r", "/jobs", "/results?newest_first=no", "/status"] {
                 #expect(try await scene.get(path).status == 200, "\(path)")
             }

@@ -205,7 +205,7 @@ extension EndToEnd {
             _ = try await worker.stop()
             #expect(try await person.ask("requeue", "--reason", "UnknownApp").contains("requeued 300 jobs"))
             #expect(person.commands == 1)
-            // The advice is gone once the letters are requeued.
+            // Once the letters are requeued, the advice disappears.
             let after = try await person.ask("status")
             #expect(!after.contains("--reason UnknownApp") && after.contains("MalformedToken 40"), "\(after)")
         }

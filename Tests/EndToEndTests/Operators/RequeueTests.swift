@@ -120,7 +120,7 @@ extension EndToEnd {
                 #expect(command.0.ending == script.0.ending, "\(flags) \(script.0.errors)")
                 #expect(command.0.output == script.0.output, "\(flags)")
                 if moved != nil { #expect(command.0.errors == script.0.errors, "\(flags)") }
-                // The script runs a little later than the command, and jobs and letters have the time.
+                // The script runs a little later than the command, and the time is a part of jobs and dead letters.
                 #expect(command.1.jobs.map(Self.withoutTime) == script.1.jobs.map(Self.withoutTime), "\(flags)")
                 #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original), "\(flags)")
                 #expect(command.1.counters == script.1.counters, "\(flags)")

@@ -114,7 +114,7 @@ extension EndToEnd {
             try await Self.results(["--queue", "bulk", "--limit", "1"], redis).lacks("queue=")
             let none = try await Self.results(["--app", "x"], redis)
             #expect(none.errors.hasPrefix("no results match (600 searched in 3 queues)\n"))
-            // If a queue keeps no deliveries, the command does not say that there was none.
+            // If a queue keeps no deliveries, the command does not report that nothing was delivered.
             for (queue, kept) in [("bulk", "failures"), ("critical", "all"), ("default", "off")] {
                 try redis.run(
                     "SET", "push:{\(queue)}:source",

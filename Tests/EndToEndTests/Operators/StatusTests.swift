@@ -188,7 +188,7 @@ extension EndToEnd {
                 let bare = lines.map { $0.replacing(/\u{1B}\[[0-9;]*[A-Za-z]/, with: "") }
                 #expect(bare.allSatisfy { $0.count <= 70 }, "\(bare)")
                 #expect(bare.last?.wholeMatch(of: /… \d+ more lines/) != nil, "\(bare)")
-                // The list of problems is short enough for the table.
+                // The list of problems leaves space for the table.
                 #expect(bare.contains { $0.hasPrefix("! same problem for 18 more: queue-") }, "\(bare)")
                 #expect(bare.contains { $0.hasPrefix("QUEUE ") } && bare.contains { $0.hasPrefix("queue-0 ") })
             }

@@ -190,7 +190,7 @@ extension EndToEnd {
             }
             try await redis.apnsWorker(["campaign", "pause", own]).reports("looks like", "⟨U+")
             try await redis.apnsWorker(["campaign", "pause", own, "--yes"]).succeeds().reports("looks like")
-            // `enqueue` notices the similar name too. With --strict, that is an error.
+            // `enqueue` reports a similar name. With --strict, a similar name is an error.
             let name = own.utf8.elementsEqual("sale".utf8) ? twin : own
             let enqueue = ["enqueue", "--campaign", name, "--token", Self.own, "--alert", "x", "--strict"]
             try await redis.apnsWorker(enqueue).fails(64, "looks like")

@@ -20,7 +20,7 @@ extension EndToEnd {
                     "vic": ["--role", "viewer"], "ada": ["--role", "operator"],
                 ])
             let job = TestJob.text(TestJob.token("a", 1))
-            // The queue has never been used. The token adds its app.
+            // The queue was never used before. The producer's token adds the app to the job.
             let accepted = try await web.post("shop", job, "?queue=bulk")
             #expect(accepted.status == 202 && accepted.body["queue"] as? String == "bulk", "\(accepted)")
             let id = try #require(accepted.ids?.first)

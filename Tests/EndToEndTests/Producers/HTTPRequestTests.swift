@@ -35,7 +35,7 @@ extension EndToEnd {
                 #expect(answer.status == 422 && answer.error.contains("was used for other jobs"), "\(body) \(answer)")
             }
             #expect(try waiting() == 2)
-            // The key is another one if it is another user's. A refused request does not use up its key.
+            // An idempotency key is valid for one user only. A refused request does not use up its key.
             #expect(try await post(one, by: "news").status == 202)
             let refused = try await web.post("shop", "{}", "", ["Idempotency-Key: l"])
             #expect(refused.status == 400)

@@ -25,7 +25,7 @@ extension EndToEnd {
             // `status` asks the server of the queue `default` first for all queues.
             let away = try owner("default")
             let other = try #require((0..<100).map { "q\($0)" }.first { try owner($0) !== away })
-            // Without this setting, no node answers while one is away.
+            // Without this setting, no node answers while one node is down.
             for node in cluster.nodes { try node.run("CONFIG", "SET", "cluster-require-full-coverage", "no") }
             try owner(other).run("RPUSH", "push:{\(other)}:jobs", TestJob.many(1)[0])
             away.kill()

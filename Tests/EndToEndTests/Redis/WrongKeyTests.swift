@@ -32,7 +32,7 @@ extension EndToEnd {
         }
 
         /// Runs a worker while a key has another type.
-        /// - Returns: what is wrong in words; `nil` if nothing is.
+        /// - Returns: a description of the fault; `nil` if there is none.
         private static func fault(
             of key: Key, as type: String, _ number: Int, _ redis: RedisServer, _ port: Int
         ) async throws -> String? {

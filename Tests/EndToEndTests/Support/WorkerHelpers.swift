@@ -30,8 +30,8 @@ func appVariables(_ names: [String]) -> [String: String] {
 }
 
 extension WorkerProcess {
-    /// With this variable, a worker reclaims after a second, so that a test need not wait. After an outage such a worker would reclaim
-    /// from workers that are about to return.
+    /// With this variable, a worker reclaims after a second, so that a test need not wait. In a test of an outage, such a worker would
+    /// reclaim from workers that are about to return.
     static let reclaimsSoon = ["APNS_WORKER_TEST_STEADY_TIME": "1000"]
 
     /// Starts a worker with its own simulator, and without the APNs variables that workers in tests have.
