@@ -114,7 +114,7 @@ struct ControlPortTests {
             #expect(try await status() == 410)
             let added = try await server.ask("POST", "/rules", #"{"rule":"answer=503"}"#)
             #expect(try added.texts("rules") == [first, "answer=503"])
-            // The first rule's count continues, so it no longer matches.
+            // The first rule has already applied once. Its count continues, so it does not apply again.
             #expect(try await status() == 503)
             for _ in 0..<2 {
                 let replaced = try await server.ask("PUT", "/rules", #"{"rules":["\#(second)"]}"#)

@@ -109,7 +109,7 @@ final class ClusterServers: QueueServers {
             let owner = self.cluster.nodes.first { (try? self.cluster.owner(ofSlot: slot, by: $0)) === $0 }
             guard let owner else { return false }
             let masters = self.cluster.nodes.filter { $0 !== owner && self.isMaster($0) }
-            // After a broken move, one node already has some of the keys. It is chosen again.
+            // After a broken move, one node already has some of the keys, so this node is chosen again.
             guard let new = masters.max(by: { self.keys(of: slot, on: $0) < self.keys(of: slot, on: $1) }) else {
                 return false
             }

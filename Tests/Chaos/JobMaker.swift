@@ -65,7 +65,7 @@ struct JobMaker: Sendable {
 
     func copies(_ number: Int) -> Int { kind(number) == .unique ? 2 : 1 }
 
-    /// Returns the kind of one of a job's notifications: those of a job for many devices are of many kinds.
+    /// Returns the kind of a notification. The notifications of a job for many devices are of many kinds.
     func kind(_ number: Int, _ index: Int) -> Kind {
         let kind = kind(number)
         guard kind.isFanOut else { return kind }
@@ -120,7 +120,7 @@ struct JobMaker: Sendable {
         let kind = kind(number)
         let name = #""id":"chaos-\#(number)","#
         let device = #""token":"\#(token(number, 0))","#
-        // Some workers have another app, too.
+        // Some workers have a second app, so jobs must name their app.
         let token = #""app":"default",\#(device)"#
         let payload = #""payload":{"aps":{"alert":{"title":"Order \#(number)","body":"It is on its way."}}}"#
         let update = #""payload":{"aps":{"event":"update","timestamp":1,"content-state":{"number":\#(number)}}}"#

@@ -100,8 +100,8 @@ enum Kind: CaseIterable {
 
     var isOfCampaign: Bool { self == .limited || self == .limitedFanOut }
 
-    /// True for a job for more devices than the worker keeps in one job, or than its campaign's limit: its pieces have
-    /// the original without its tokens.
+    /// True for a job that is split, because it has too many devices for one job or for its campaign's limit. The pieces have the original
+    /// without its tokens.
     var isSplit: Bool { isFanOut && self != .fanOut && self != .fullFanOut }
 
     /// The first four digits of its tokens, for the simulator's rules.

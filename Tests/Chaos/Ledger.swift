@@ -5,12 +5,12 @@ struct Ledger {
         var accepted: UInt16 = 0
         /// The number of dead letters about it.
         var letters: UInt8 = 0
-        /// True if one of them was buried because workers repeatedly died while they had the job.
+        /// True if a dead letter was written because workers repeatedly died while they had the job.
         var isPoison = false
         var isInvalid = false
     }
 
-    /// The number of notifications of each sort. Without problems, each notification is of exactly one.
+    /// The number of notifications of each sort. Without problems, each notification is of exactly one sort.
     struct Sums: Encodable {
         /// Accepted by APNs, and in no dead letter.
         var accepted = 0
@@ -117,7 +117,7 @@ struct Ledger {
 
     // MARK: Adding up
 
-    /// Checks that each notification has exactly one end, and that it is possible for its kind.
+    /// Checks that each notification has exactly one end, and that this end is possible for its kind.
     mutating func close() {
         sums.uncountedDead = uncountedDead
         for number in 0..<maker.count {

@@ -74,8 +74,8 @@ final class Producer: Sendable {
         }
     }
 
-    /// Checks, when all has recovered, that Redis has all jobs that were pushed, and pushes those that are missing.
-    /// - Returns: true if none was missing.
+    /// Checks, after the recovery, that Redis has all jobs that were pushed. Pushes missing jobs again.
+    /// - Returns: true if no job was missing.
     func confirm() async throws -> Bool {
         var isComplete = true
         for batch in 0..<batches + soFar.pushed - regularCount {
@@ -88,7 +88,7 @@ final class Producer: Sendable {
         return isComplete
     }
 
-    /// Pushes the next of the jobs that are for the drain. There must be one.
+    /// Pushes the next job for the drain. There must be one.
     func pushOne() async throws { try await push(batches + soFar.pushed - regularCount) }
 
     func close() async throws { try await client.close().get() }

@@ -45,7 +45,7 @@ final class AffectedServers: Sendable {
 
 extension Durability {
     var replicationArguments: [String] {
-        // A replica whose copy is larger than the default limit would begin again and again.
+        // With the default limit, a replica would restart a large full copy again and again.
         let fullCopies = ["--client-output-buffer-limit", "replica", "0", "0", "0", "--repl-backlog-size", "256mb"]
         let replicas = self == .strict ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"] : []
         return ["--appendonly", "yes", "--appendfsync", "everysec"] + replicas + fullCopies

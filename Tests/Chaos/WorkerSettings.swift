@@ -42,7 +42,7 @@ final class WorkerSettings: Sendable {
             uniqueKeysWithValues: ["ENDPOINT", "TOPIC", "KEY", "KEY_ID", "TEAM_ID"].map { ("APNS_WORKER_\($0)", "") })
     }
 
-    /// Replaces the credential by the other of two.
+    /// Switches to the other of two credentials.
     func rotate() throws {
         try state.withLock { state in
             state.rotations += 1

@@ -4,7 +4,7 @@ import PushQueue
 
 @testable import PushWorker
 
-/// Bad notifications beside good ones, and the faults of APNs and of the way to it.
+/// A plan for a run: bad notifications beside good notifications, and faults of APNs and of the way to it.
 struct BlamePlan: CustomStringConvertible, Sendable {
     /// The end of a bad notification.
     enum Fault: String, CaseIterable, Sendable {
@@ -26,7 +26,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
             .response(Response(status: reason.status, reason: reason))
         }
 
-        /// The end of a request; `nil` if it has none before its deadline.
+        /// The end of a request; `nil` if the request does not end before its deadline.
         func result(at time: Int64) -> RequestResult? {
             switch self {
             case .badDeviceToken: Self.refusal(.badDeviceToken)
@@ -186,11 +186,11 @@ extension BlamePlan {
     /// The milliseconds within which a good notification must be submitted; `nil` if nearly all of its group is bad, so that the workers
     /// treat the notification as bad.
     var limit: Int64? {
-        // Notifications that are refused on their way are tried again.
+        // Refused notifications are sent again, so they take longer.
         guard !isOfWay else { return 10_000 }
         guard !hasCampaign else { return 1000 }
         return switch (bad, good) {
-        // The answers to one such job are nearly all answers of the endpoint.
+        // Nearly all answers of the endpoint are then answers to this job.
         case (.tenThousandTokens, .perMinute): 10_000
         case (.once, _), (.fivePercent, _), (.tenThousandTokens, _), (_, .thousandPerSecond): 1000
         case (.thousand, .eightPerSecond): 10_000
@@ -199,7 +199,7 @@ extension BlamePlan {
         }
     }
 
-    /// The outcomes that a bad notification may have within a run, if it is one of many.
+    /// The outcomes that a bad notification may have in a run with many bad notifications.
     var ends: Set<String> {
         switch fault {
         case .badDeviceToken, .deviceTokenNotForTopic: ["invalid_token", "dead"]
@@ -217,7 +217,7 @@ extension BlamePlan {
         return hasCampaign && bad == .thousand && concerns.contains(fault)
     }
 
-    /// True if a bad notification ends within a minute, if it is one of many.
+    /// True if, in a run with many bad notifications, each ends within a minute.
     var endsSoon: Bool {
         switch fault {
         case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .tooLarge, .badPayload, .throttled,
@@ -335,7 +335,7 @@ final class BlameRun {
             case .tenThousandTokens: push(isBad: true, tokens: 10_000)
             case .eachSecond: pushBad(perSecond: 1)
             case .thirtyPerSecond: pushBad(perSecond: 30)
-            // The bad ones are pushed among the good ones.
+            // The bad notifications are pushed among the good notifications.
             case .fivePercent: break
             }
         }

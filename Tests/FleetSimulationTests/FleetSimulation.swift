@@ -79,7 +79,7 @@ final class FleetSimulation: @unchecked Sendable {
         /// The milliseconds between two faults of any kind.
         var faultInterval: ClosedRange<Int64> = 50...1000
         var isVerbose = false
-        /// A plan for producers and APNs in place of chance, without other faults.
+        /// The plan that producers and APNs follow instead of chance. A run with a plan has no other faults.
         var plan: BlamePlan?
     }
 
@@ -116,7 +116,7 @@ final class FleetSimulation: @unchecked Sendable {
         var jobsInSnapshot = 0
         /// The times in milliseconds when campaigns were cancelled, by queue and name.
         var cancellations: [String: Int64] = [:]
-        /// The times in milliseconds when a lane learned that tokens are in the set of invalid ones.
+        /// The times in milliseconds when a lane learned that tokens are in the set of invalid tokens.
         var markedInvalid: [String: Int64] = [:]
         /// The last times when a lane may have marked tokens as invalid.
         var lastMarked: [String: NIODeadline] = [:]

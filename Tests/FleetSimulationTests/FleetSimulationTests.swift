@@ -44,7 +44,7 @@ struct FleetSimulationTests {
     }
 }
 
-/// A suite of its own, so that its search runs beside the other.
+/// A separate suite, so that its search runs in parallel with the search of ``FleetSimulationTests``.
 @Suite("A fleet in a simulation whose Redis loses data")
 struct RollbackSimulationTests {
     @Test("nothing is lost except what Redis loses, if Redis returns to older data")
@@ -52,8 +52,8 @@ struct RollbackSimulationTests {
 }
 
 extension FleetSimulation {
-    /// Runs half a million steps from the first seed on; `APNS_WORKER_SIMULATION_STEPS` and `APNS_WORKER_SIMULATION_SEED`
-    /// set others for a long search.
+    /// Runs half a million steps from the first seed on. For a long search, `APNS_WORKER_SIMULATION_STEPS` and
+    /// `APNS_WORKER_SIMULATION_SEED` set other numbers.
     fileprivate static func search(_ faults: Faults) throws {
         let steps = environment("APNS_WORKER_SIMULATION_STEPS").flatMap { Int($0) } ?? 500_000
         let firstSeed = environment("APNS_WORKER_SIMULATION_SEED").flatMap { UInt64($0) } ?? 1

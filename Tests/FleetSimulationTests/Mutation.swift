@@ -34,7 +34,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case claimsNewestFirst
     /// A claim does not write the jobs that it sorts.
     case sortLosesJobs
-    /// Claimed jobs stay among the sorted ones.
+    /// Claimed jobs stay among the sorted jobs.
     case sortedJobsStay
     /// A claim does not renew the lease.
     case claimsWithoutRenewing
@@ -55,7 +55,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case dropsResentSettlements
     /// Forgotten claims are not searched for.
     case skipsRecovery
-    /// A lane searches for forgotten claims among those of another lane.
+    /// A lane searches for forgotten claims among the claims of another lane.
     case recoversOthersClaims
     /// A lane reclaims as soon as it finds an expired lane.
     case reclaimsAtOnce
@@ -99,13 +99,13 @@ enum Mutation: String, CaseIterable, Sendable {
     case probesWithoutPauses
     /// A slow scope sends no probe for an hour.
     case probesTooLate
-    /// Jobs that failed take turns with those that have not.
+    /// Failed jobs take turns with other jobs.
     case failedTakeTurns
     /// All lanes of all workers share one register of scopes.
     case sharesScopes
     /// A refused credential is tried again on the connections that are open.
     case triesOldConnections
-    /// A failure of a notification that has failed before counts like a fresh one.
+    /// The failure of a notification that failed before counts like a first failure.
     case retriesAreWitnesses
     /// The scopes of campaigns are unknown.
     case hidesCampaigns

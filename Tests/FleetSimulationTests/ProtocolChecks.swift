@@ -334,8 +334,8 @@ final class LaneChecks {
 
     /// Records that APNs has throttled a token in an answer to the lane.
     func throttled(_ token: String, until: Int64) {
-        // Several requests can be in flight when the first one is refused. The answers to the others may arrive long after that, but the
-        // time of the first one remains valid.
+        // When APNs refuses a request for a token, other requests can be in flight. Their answers may arrive much later, but the time from
+        // the first refusal remains valid.
         if let known = throttles[token], !known.wasTried { return }
         let others = throttles[token]?.othersUntil.flatMap { $0 > milliseconds ? $0 : nil }
         throttles[token] = Throttle(until: min(until, others ?? until), since: now)

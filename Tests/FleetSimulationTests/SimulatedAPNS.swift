@@ -345,7 +345,7 @@ final class SimulatedAPNS {
         chatTimes.append(time.now)
         if chatTimes.count > 4000 { chatTimes.removeFirst(2000) }
         guard !simulation.redis.hasRolledBack else { return }
-        // A portion can be used for a second, and each lane can have one.
+        // A lane can use a portion of the rate for a second, and each lane can have a portion.
         let limit = Self.chatRate * 11 + 10 + 8 * (Self.chatRate / 20)
         if chatTimes.count > limit, time.now - chatTimes[chatTimes.count - 1 - limit] < Self.rateWindow {
             simulation.fail("the rate of an app was exceeded")

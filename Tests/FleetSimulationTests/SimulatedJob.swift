@@ -17,7 +17,7 @@ struct SimulatedJob {
     var campaign: String?
     /// The key of `replaces`: only its newest job must be sent.
     var replaces: String?
-    /// True if no worker can read it, so that it must become a dead letter.
+    /// True if no worker can read the job, so that it must become a dead letter.
     var isBroken = false
 
     /// The number of the job's notifications; one for a job that can't be read.
@@ -39,11 +39,11 @@ struct SimulatedJob {
         switch kind {
         case 0..<530: job.tokens = [token(number, 0)]
         case 530..<550:
-            // A device of one app that removes it at some time, and gets notifications nevertheless.
+            // A device that removes its app at some time, and still gets notifications.
             job.tokens = ["eeeeeeee000\(job.app)000\(random.pick(0...9))" + String(repeating: "b", count: 48)]
         case 550..<669: job.tokens = (0..<random.pick(2...12)).map { token(number, $0) }
         case 669:
-            // Too large to be processed whole, so that it is split.
+            // The job is too large to be processed whole, so it is split.
             job.tokens = (0..<1100).map { token(number, $0) }
         case 670..<750:
             let time = simulation.time.milliseconds / 1000 + Int64(random.pick(1...20))
@@ -60,7 +60,7 @@ struct SimulatedJob {
             job.uniqueID = id
             job.tokens = (0..<random.pick(1...2)).map { token(number, $0) }
             members += #","id":"\#(id)","unique_for":"30d""#
-        // A device of one app that gets another app's notifications, too.
+        // A device of one app. Jobs of other apps are also sent to it.
         case _ where random.chance(30):
             job.tokens = [
                 "cccccccc000\(random.pick(0...2))000\(random.pick(0...9))" + String(repeating: "b", count: 48)

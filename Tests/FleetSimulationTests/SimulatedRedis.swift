@@ -34,7 +34,7 @@ final class SimulatedRedis {
     private var time: SimulatedTime { simulation.time }
     private var random: SimulatedRandom { simulation.random }
 
-    /// True if a token is in the set of invalid ones, and was never lost.
+    /// True if a token is in the set of invalid tokens, and Redis never lost data.
     func hasInvalid(_ token: String) -> Bool {
         !hasRolledBack && server.run(RedisCommand("SISMEMBER", sharedKeys.invalidTokens, token)).root.number == 1
     }

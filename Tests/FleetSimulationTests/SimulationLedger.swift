@@ -75,7 +75,7 @@ final class SimulationLedger {
         if let id = job.uniqueID { uniqueJobs[id]?.removeLast() }
     }
 
-    /// Records that Redis has lost the jobs after the first ones.
+    /// Records that Redis has lost all jobs except the first ones.
     func forget(after count: Int) {
         for job in jobs[count...] {
             for index in job.first..<job.first + job.count { states[index].isForgotten = true }
@@ -116,7 +116,7 @@ final class SimulationLedger {
         return (job, job.first + index)
     }
 
-    /// Checks that a request carries the same ID as earlier ones that APNs may have processed.
+    /// Checks that a request carries the ID of earlier requests for the notification that APNs may have processed.
     /// - Returns: the mistake, if any.
     func checkID(_ id: String?, of number: Int) -> String? {
         states[number].requests += 1
@@ -267,7 +267,7 @@ final class SimulationLedger {
         token.hasPrefix("cc") && token.dropFirst(11).first != Character("\(app)")
     }
 
-    /// True if a job is somewhere, or has ended other than as a duplicate.
+    /// True if a job is in Redis, or has ended for another reason than as a duplicate.
     private func isKnown(_ job: SimulatedJob) -> Bool {
         (0..<job.count).contains { index in
             let state = states[job.first + index]

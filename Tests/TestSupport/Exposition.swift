@@ -53,7 +53,7 @@ package struct Exposition {
         families.values.flatMap(\.samples).first { $0.name == name && $0.labels == labels }?.value
     }
 
-    /// Returns the sum of all series of a metric that have these labels and any others.
+    /// Returns the sum of all series of a metric that have at least these labels.
     package func sum(_ name: String, _ labels: [String: String] = [:]) -> Double {
         families.values.flatMap(\.samples).reduce(0) { sum, sample in
             let fits = sample.name == name && labels.allSatisfy { sample.labels[$0.key] == $0.value }
@@ -95,7 +95,7 @@ package struct Exposition {
     /// Reads a label and the comma after it.
     /// - Parameters:
     ///   - bytes: the labels.
-    ///   - place: the beginning of the label. It becomes that of the next label.
+    ///   - place: the beginning of the label. Becomes the beginning of the next label.
     /// - Returns: the label; `nil` if it is malformed.
     private static func label(_ bytes: [UInt8], _ place: inout Int) -> (name: String, value: String)? {
         func next() -> UInt8? {

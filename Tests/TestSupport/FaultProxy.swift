@@ -47,7 +47,7 @@ package final class FaultProxy: Sendable {
         close(reservation.descriptor)
     }
 
-    /// Begins a fault, also for open connections. It ends the previous fault.
+    /// Begins a fault, for new and open connections, and ends the previous fault.
     package func begin(_ fault: Fault) async throws { try await core.onLoop { $0.begin(fault) } }
 
     /// Ends the fault. Resets the connections that have lost bytes, because their peers can't understand later bytes.

@@ -46,7 +46,7 @@ package final class FeedbackServer: LoopBound {
         port = channel.port
     }
 
-    /// All connections so far, also those without TLS.
+    /// All connections so far, with or without TLS.
     package var peers: [FeedbackPeer] { connections.withLockedValue { $0 } }
 
     package func stop() async throws {

@@ -1,6 +1,6 @@
-/// A text that is JSON or is not, from the grammar of RFC 8259, section by section.
+/// A text that is valid or invalid JSON, from the grammar of RFC 8259, section by section.
 ///
-/// The names are like those of other suites for parsers: a parser must accept `y_`, and must refuse `n_`.
+/// The prefixes are those of other suites for parsers: a parser must accept `y_`, and must refuse `n_`.
 package struct JSONCase: Sendable {
     package let name: String
     package let bytes: [UInt8]

@@ -86,7 +86,7 @@ package final class RedisSentinelSet: Sendable {
         try await eventually("the Sentinels name a new master") { try self.isNamed(otherThan: old) }
     }
 
-    /// Returns true if all living Sentinels name the same other server, and it is a master.
+    /// Returns true if all living Sentinels name one server other than `old`, and this server is a master.
     private func isNamed(otherThan old: RedisServer) throws -> Bool {
         let ports = try sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
             try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name).elements?.last?.number

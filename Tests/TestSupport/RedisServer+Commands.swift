@@ -89,7 +89,7 @@ package final class RedisTestConnection {
         return RedisValue(reply.assumingMemoryBound(to: redisReply.self).pointee)
     }
 
-    /// Returns the contents of a key: its string, or its elements. Those of a sorted set and of a hash are pairs.
+    /// Returns the contents of a key: its string, or its elements. The elements of sorted sets and hashes are pairs.
     package func value(of key: String) throws -> RedisValue {
         switch try run("TYPE", key).text {
         case "list": try run("LRANGE", key, "0", "-1")
@@ -101,8 +101,8 @@ package final class RedisTestConnection {
         }
     }
 
-    /// Returns the number of calls of each command, also in scripts, such as `client|setname`. Counts from the server's last CONFIG
-    /// RESETSTAT.
+    /// Returns the number of calls of each command, such as `client|setname`, including calls in scripts. Counts from the server's last
+    /// CONFIG RESETSTAT.
     package func calls() throws -> [String: Int] {
         guard let statistics = try run("INFO", "commandstats").text else {
             throw RedisServer.Failure(description: "redis-server did not return its statistics")

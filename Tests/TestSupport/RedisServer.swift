@@ -160,8 +160,8 @@ package final class RedisServer: Sendable {
         throw Failure(description: "no free port on 127.0.0.1 from 10000 to 31999")
     }
 
-    /// Returns a free port. The port higher by 10,000 is free, too: there the nodes of a Cluster talk to each other, and only Redis 7 or
-    /// later can use another one.
+    /// Returns a free port. The port higher by 10,000 is also free, for the connections between the nodes of a Cluster. Only Redis 7 or
+    /// later can use another port for them.
     private static func freePortOfNode() throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: 10_000..<22_000)

@@ -90,7 +90,7 @@ package final class SimulatorProcess: Sendable {
     /// - Parameters:
     ///   - rules: its `--rule`s.
     ///   - certificate: the certificate of ``TestCertificates`` that it presents.
-    ///   - manyTokens: true for an account without tokens. At the end, ``forEachToken(_:)`` has them.
+    ///   - manyTokens: true for an account without tokens. At the end, ``forEachToken(_:)`` returns them.
     ///   - gateway: the `--gateway-rule`s of its binary gateway, which accepts clients of the test authority; `nil` for no gateway.
     ///   - feedback: the `--feedback-fault`s of its feedback service for the same clients; `nil` for no service.
     ///   - options: further arguments.

@@ -48,7 +48,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         }
 
         package func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
-            // An unknown tag, or one that is completed twice, ends the test here.
+            // A tag that is unknown, or completed twice, ends the test here.
             guard let promise = promises.removeValue(forKey: tag) else { preconditionFailure("an unknown tag") }
             promise.succeed(result)
         }
@@ -61,7 +61,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
     private let core: NIOLoopBound<Core>
 
     /// - Parameters:
-    ///   - eventLoop: `nil` for one that other tests and servers also use.
+    ///   - eventLoop: `nil` for an event loop that other tests and servers also use.
     ///   - ticks: true to call the transport's `check` periodically.
     ///   - make: makes the transport.
     package static func start(

@@ -77,7 +77,7 @@ package final class WorkerProcess: Sendable {
     package func lines(of event: String) -> [Substring] { log.lines(of: event) }
 
     /// Waits until a line of its log has the event and all of these words.
-    /// - Throws: ``ChildProcess/Failure`` if it ends before that, or the time is over.
+    /// - Throws: ``ChildProcess/Failure`` if the worker ends before that, or after three minutes.
     package func logs(_ event: String, _ words: String...) async throws {
         try await process.until("the worker logs \(event) \(words)") {
             lines(of: event).contains { line in words.allSatisfy(line.contains) }

@@ -1,6 +1,6 @@
 import APNS
 
-/// The counters of one of the simulator's protocols. Each connection counts in a value of its own and adds it once per batch of
+/// The counters of one of the simulator's protocols. Each connection has its own counters, and adds them to the account once per batch of
 /// notifications, so that a batch takes the lock once.
 package protocol TrafficCounters: Encodable, Sendable {
     init()
@@ -105,7 +105,7 @@ package struct GatewayCounters: TrafficCounters {
     package internal(set) var frames: [Int: Int] = [:]
     /// Accepted notifications, including repeated ones.
     package internal(set) var accepted = 0
-    /// Complete notifications that were discarded, because they arrived after one that ended the connection.
+    /// Complete notifications that were discarded, because they arrived after a notification that ended the connection.
     package internal(set) var dropped = 0
     /// Discarded bytes after an error that hides where the next notification begins.
     package internal(set) var droppedBytes = 0
@@ -162,6 +162,6 @@ package struct FeedbackAccount: Encodable, Sendable {
     /// Records that were sent completely or in part. They are no longer kept.
     package internal(set) var served = 0
     package internal(set) var waiting = 0
-    /// Records that were dropped before they were served, because a million newer ones arrived.
+    /// Records that were dropped before they were served, because a million newer records arrived.
     package internal(set) var forgotten = 0
 }

@@ -19,7 +19,7 @@ package struct CertificateDirectory: Sendable {
 
     package func file(_ name: String) -> String { path + "/" + name }
 
-    /// Writes the files. Replaces those of an earlier run, each atomically. Private keys are readable by the owner only.
+    /// Writes the files, each atomically. Replaces the files of an earlier run. Private keys are readable by the owner only.
     /// - Parameter topic: the bundle identifier of the client's certificate.
     /// - Throws: ``SimulatorError`` if a file cannot be written, or if a file exists that no simulator wrote.
     package func write(_ authority: SimulatedAuthority, topic: String) throws(SimulatorError) {

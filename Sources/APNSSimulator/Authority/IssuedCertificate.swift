@@ -51,9 +51,9 @@ final class IssuedCertificate: @unchecked Sendable {
     private let pointer: OpaquePointer
 
     /// - Parameters:
-    ///   - subject: the attributes of the subject in order: OpenSSL's number and the value.
-    ///   - extensions: extensions that OpenSSL knows: its number, and the value in the syntax of OpenSSL's configuration files.
-    ///   - ownExtensions: extensions that OpenSSL does not know: the object identifier, and the value in DER.
+    ///   - subject: the attributes of the subject in order, each with OpenSSL's number and the value.
+    ///   - extensions: extensions that OpenSSL knows, each with its number and the value as in OpenSSL's configuration files.
+    ///   - ownExtensions: extensions that OpenSSL does not know, each with the object identifier and the value in DER.
     ///   - issuer: the authority and its key; nil for an authority's own certificate.
     ///   - now: seconds since 1970. The certificate is valid from one day earlier, for clients whose clock is behind.
     init(

@@ -81,7 +81,7 @@ extension Response {
     }
 }
 
-/// The parameters of a request's query. Each read removes a parameter. The remaining ones are unknown.
+/// The parameters of a request's query. Each read removes a parameter. Parameters that remain are unknown.
 struct ControlQuery {
     private var values: [String: String] = [:]
 

@@ -26,9 +26,9 @@ package struct GatewayAction: RuleAction {
     package struct Packet: Equatable, Sendable {
         package var status: GatewayStatus
         package var identifier = Identifier.own
-        /// True if its bytes are sent one by one.
+        /// True if the packet's bytes are sent one by one.
         package var isSplit = false
-        /// True if only its first three bytes are sent.
+        /// True if only the packet's first three bytes are sent.
         package var isHalf = false
         /// True if the connection then stays open until the client closes it. Everything that arrives is discarded.
         package var lingers = false

@@ -29,7 +29,7 @@ package struct PushAction: RuleAction {
         /// SETTINGS and PINGs are answered and windows granted, but requests are never answered. A load balancer in front of a dead backend
         /// behaves like this.
         case wedge
-        /// No window is granted beyond the initial one of the connection (65,535 bytes), and none for streams.
+        /// No window is granted beyond the connection's initial window (65,535 bytes). Streams get no window.
         case noWindow = "no-window"
         /// Nothing is sent, not even SETTINGS.
         case noSettings = "no-settings"

@@ -61,7 +61,7 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
 
 /// The effect of a rule; each service of the simulator has its own type.
 package protocol RuleAction: Equatable, Sendable {
-    /// The values of the key `at`. The first is the default. If there is only one, rules do not have this key.
+    /// The values of the key `at`. The first is the default. If there is only one value, rules cannot have this key.
     static var points: [RulePoint] { get }
     static func conditions(at point: RulePoint) -> [RuleCondition]
     /// Reads the keys that describe the effect.
@@ -109,7 +109,7 @@ struct RuleEvent {
 /// The rules in force, and how often each of the newest targets met them.
 struct RuleScript<Action: RuleAction>: Sendable {
     private var rules: [Rule<Action>]
-    /// Rules for the next notification to one device. Each is removed once it has applied. They precede all other rules.
+    /// Rules that each apply to one notification for a device, and are then removed. They precede all other rules.
     private var pending: [(token: SimulatedToken, rule: Rule<Action>)] = []
     /// For each rule with `times`, how often each target met the conditions, even beyond the limit.
     private var met: [RecentCounts<EventTarget>]
@@ -212,7 +212,7 @@ package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
     }
 }
 
-/// The keys of a rule, a setting, a device or a scope. Each read removes a key. The remaining ones are unknown.
+/// The keys of a rule, a setting, a device or a scope. Each read removes a key. Keys that remain are unknown.
 package struct RuleReader {
     private let kind: String
     let rule: String

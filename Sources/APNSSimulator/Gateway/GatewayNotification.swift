@@ -26,7 +26,7 @@ struct GatewayNotification {
 struct GatewayFault: Error, Equatable {
     enum Kind: Equatable {
         case unknownCommand(UInt8)
-        /// A token longer than any device's. Found before the rest of the frame has arrived.
+        /// A token that is longer than any device's token. The fault is found before the rest of the frame has arrived.
         case tokenTooLong(Int)
         case frameTooLong(Int)
         case unknownItem(UInt8)
@@ -72,7 +72,7 @@ extension GatewayNotification {
         let token = headerLength + 2
         guard bytes.count >= token else { return token }
         let tokenLength = Int(bytes.number(at: headerLength, as: UInt16.self))
-        // Too long tokens are refused before they have arrived.
+        // A token that is too long is refused before it has arrived.
         guard tokenLength <= GatewayFrame.tokenSizes.upperBound else {
             throw GatewayFault(
                 kind: .tokenTooLong(tokenLength), identifier: headerLength == 1 ? 0 : bytes.number(at: 1),

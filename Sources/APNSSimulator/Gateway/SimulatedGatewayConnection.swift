@@ -18,7 +18,7 @@ struct SimulatedGatewayConnection: SimulatorConnection {
 
     private let service: SimulatedService
     private let check: GatewayCheck
-    /// The topic of the client's certificate; empty without one.
+    /// The topic of the client's certificate; empty if the certificate has no topic.
     private let topic: String
     private var phase = Phase.open
     private var reader = GatewayFrameReader()

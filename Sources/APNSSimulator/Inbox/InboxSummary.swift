@@ -2,7 +2,7 @@ import PushJob
 import WebPages
 
 struct AnswerCount: Equatable {
-    /// The value of ``InboxFilter/answer``: a status, or `lost` for none.
+    /// The value of ``InboxFilter/answer``: a status, or `lost` for a push without an answer.
     let answer: String
     let count: Int
 }
@@ -12,7 +12,7 @@ struct DeviceSummary {
     /// The token, or the channel.
     let name: String
     let isChannel: Bool
-    /// The newest accepted push, or the newest one if none was accepted.
+    /// The newest accepted push, or the newest push if no push was accepted.
     private(set) var newest: NotificationPage.Entry
     private(set) var received = 0
     private(set) var accepted = 0
@@ -86,7 +86,7 @@ struct InboxSummary {
 
     init(_ recorder: Recorder, _ filter: InboxFilter) { (self.recorder, self.filter) = (recorder, filter) }
 
-    /// The number of pushes by answer. Counts the pushes that match the filter, whatever their answer.
+    /// The number of pushes by answer. Ignores the answer in the filter.
     var answers: (total: Int, answers: [AnswerCount]) {
         var filter = filter
         filter.answer = ""
@@ -101,7 +101,7 @@ struct InboxSummary {
         return (counts.values.reduce(0, +), answers.sorted { order($0.answer) < order($1.answer) })
     }
 
-    /// Returns the devices and channels of the pushes that match the filter, the one with the newest push first.
+    /// Returns the devices and channels of the pushes that match the filter, ordered by their newest push.
     /// - Parameter limit: the maximum number of devices.
     func devices(atMost limit: Int) -> (devices: [DeviceSummary], total: Int) {
         var devices: [DeviceSummary] = []
@@ -126,9 +126,9 @@ struct InboxSummary {
         return (devices, indexes.count)
     }
 
-    /// The Live Activities of the pushes that match the filter, the one with the newest push first.
+    /// The Live Activities of the pushes that match the filter, ordered by their newest push.
     ///
-    /// Each `start` begins an activity, because one token can start many.
+    /// Each `start` begins an activity, because one token can start many activities.
     var activities: [ActivitySummary] {
         var entries: [(entry: NotificationPage.Entry, preview: PushPreview)] = []
         recorder.forEach { entry in

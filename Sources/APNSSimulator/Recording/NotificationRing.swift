@@ -28,7 +28,7 @@ package struct NotificationPage: Sendable {
     package var entries: [Entry] = []
     /// The value of ``NotificationFilter/after`` for the next request.
     package var last: UInt64
-    /// The number of notifications after ``NotificationFilter/after`` that newer ones have replaced.
+    /// The number of notifications after ``NotificationFilter/after`` that newer notifications have replaced.
     package var overwritten: UInt64
 }
 

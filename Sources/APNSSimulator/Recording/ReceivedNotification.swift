@@ -22,10 +22,10 @@ package struct ReceivedNotification: Equatable, Sendable {
         case reset
         /// A GOAWAY reported the request as unprocessed.
         case goAway
-        /// The connection was dropped without an answer. At the gateway: the notification was discarded, because it arrived after one that
-        /// ended the connection.
+        /// The connection was dropped without an answer. At the gateway: the notification was discarded, because it arrived after a
+        /// notification that ended the connection.
         case dropped
-        /// It is never answered.
+        /// The request is never answered.
         case silenced
         /// The connection was closed cleanly without an answer.
         case closed

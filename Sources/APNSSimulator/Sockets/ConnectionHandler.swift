@@ -4,7 +4,7 @@ import NIOPosix
 import TLS
 
 /// The state machine of one connection, without its socket. It receives bytes and the time. It returns actions, and the time of the next
-/// one.
+/// action.
 protocol SimulatorConnection {
     /// Adds the connection, or the refused client, to the account.
     /// - Parameter handshake: nil if the handshake failed because of the client's certificate.

@@ -71,7 +71,7 @@ struct DeviceRegistry: Sendable {
         registrations.values.joined().sorted { ($0.token.hex, $0.topic) < ($1.token.hex, $1.topic) }
     }
 
-    /// Adds registrations. Each replaces one with the same token, topic and environment.
+    /// Adds registrations. A registration replaces an earlier registration of its token, topic and environment.
     mutating func add(_ devices: [RegisteredDevice]) {
         for device in devices {
             var own = registrations[device.token] ?? []
@@ -103,8 +103,8 @@ struct DeviceRegistry: Sendable {
 
     /// Returns the effect of the registry on a notification at the binary gateway, or nil.
     ///
-    /// Source: Apple, "Binary Provider API": status 8 for an invalid token. The feedback service lists devices that no longer have the app,
-    /// after a notification to them, so the gateway accepts such notifications. Assumed: all other refusals are status 8.
+    /// Source: Apple, "Binary Provider API": status 8 for an invalid token. The feedback service lists a device without the app after a
+    /// notification to it. So the gateway accepts notifications to such devices. Assumed: all other refusals are status 8.
     func gatewayEffect(
         on token: SimulatedToken, topic: String, _ settings: SimulatorSettings
     ) -> GatewayEffect? {

@@ -20,7 +20,7 @@ package final class ProviderKey: @unchecked Sendable {
         package var topics: Set<String>?
         /// The environment of the key; nil for both, as for keys older than scopes.
         package var environment: APNSEnvironment?
-        /// The key whose tokens are accepted on the same connection as those of this topic-specific key.
+        /// The key whose tokens a connection accepts together with the tokens of this topic-specific key.
         package var relatedKeyID: String?
 
         /// A team-scoped key for both environments.
@@ -65,7 +65,7 @@ package final class ProviderKey: @unchecked Sendable {
             BIO_free(bio)
             ERR_clear_error()
         }
-        // Without a callback, OpenSSL would ask for a passphrase on the terminal; this one makes an encrypted key fail.
+        // Without a callback, OpenSSL would ask for a passphrase on the terminal. This callback makes an encrypted key fail.
         if let key = PEM_read_bio_PUBKEY(bio, nil, { _, _, _, _ in -1 }, nil) { return key }
         BIO_ctrl(bio, BIO_CTRL_RESET, 0, nil)
         return PEM_read_bio_PrivateKey(bio, nil, { _, _, _, _ in -1 }, nil)

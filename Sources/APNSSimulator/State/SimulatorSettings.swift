@@ -3,7 +3,7 @@ import PushJob
 
 /// A simulator's behaviour without rules. Each property has a key of `--set`, named in parentheses.
 package struct SimulatorSettings: Equatable, Sendable {
-    /// The answers to notifications for devices that have an `apns-unique-id`. Answers to broadcasts always have one.
+    /// Determines which answers to notifications for devices have an `apns-unique-id`. Answers to broadcasts always have it.
     package enum UniqueIDs: String, CaseIterable, Sendable {
         /// In the sandbox only, as Apple documents.
         case auto
@@ -28,7 +28,7 @@ package struct SimulatorSettings: Equatable, Sendable {
     ///
     /// Source: Apple, "Establishing a token-based connection to APNs": no more than one hour from the current time.
     package var tokenAge: Int64? = 3600
-    /// True if a connection accepts no more provider tokens after one that was too old (`expired-wedge`).
+    /// True if a connection accepts no more provider tokens after a token that was too old (`expired-wedge`).
     package var wedgesAfterExpiredToken = true
     /// True if a connection keeps the topics that were configured at its first push (`bind-topics`).
     package var bindsTopics = true

@@ -68,7 +68,7 @@ struct FeedbackServerTests {
         } _: { server in
             let client = try await BinaryClient.connect(server.feedbackPort, reads: false)
             try await eventually("it is served") { server.account.feedback.served > 0 }
-            // One event loop serves both clients. When the second has its list, the first's socket buffers are therefore full.
+            // One event loop serves both clients. Once the second client has connected, the first client's socket buffers are full.
             try await BinaryClient.connect(server.gatewayPort).close()
             #expect(server.account.feedback.waiting > 0)
             try await client.drop()

@@ -117,7 +117,7 @@ extension EndToEnd {
                 let apps = (0..<450).map { "  many\($0): {topic: com.example.many\($0), min_connections: 0}\n" }
                 let folder = try TemporaryFolder("apps:\n" + apps.joined())
                 try await stage.restart(options: ["--config", folder.file], environment: ["APNS_WORKER_TOPIC": ""])
-                // To parse these many series would take long.
+                // Parsing so many series would take long.
                 try await stage.record("series are missing", omitting: "app=\"many") {
                     $0.value("apns_worker_metric_series_dropped_total") ?? 0 > 0
                 }

@@ -546,7 +546,7 @@ extension EndToEnd {
             }
             #expect(Set(decoded.map(\.uid)).count == 2 && decoded[0].title == "apns-worker push/one-apns-worker")
             let folder = try TemporaryFolder(groups)
-            // Another release has the same queue. There it is paused, and here it has no worker.
+            // Both releases have the queue `q`. In release `two` the queue is paused, and release `one` has no worker.
             let (one, two) = ("job=\"push/one-apns-worker\"", "job=\"push/two-apns-worker\"")
             let series = [
                 ("apns_worker_queue_oldest_seconds{\(one),instance=\"a\",queue=\"q\"}", "900"),

@@ -81,7 +81,7 @@ extension EndToEnd {
             #expect(page.value("apns_worker_redis_up", ["queue": "default"]) == 1)
             #expect(page.value("apns_worker_ready") == 1)
             #expect(try #require(page.value("apns_worker_provider_token_age_seconds", ["app": "default"])) < 3600)
-            // A lane without claims may have no such metric.
+            // A lane without claims may not report this metric.
             #expect((1...2).contains(page.families["apns_worker_lease_age_seconds"]?.samples.count ?? 0))
 
             // The page has neither a device token nor a payload.
@@ -262,8 +262,8 @@ extension WorkerProcess {
         return try #require(Int(match.1))
     }
 
-    /// Returns the TCP addresses on which the process listens, as the kernel writes them. Works only for root, because others can't read
-    /// the process' open files.
+    /// Returns the TCP addresses on which the process listens, as the kernel writes them. Works only for root, because other users can't
+    /// read the process' open files.
     fileprivate func listeningAddresses() throws -> [String] {
         let process = "/proc/\(process.processIdentifier)"
         let own = Set(

@@ -13,7 +13,7 @@ extension EndToEnd {
             let name: String
             let flag: String?
             let variable: String
-            /// True if the setting refuses every text. One message names all such settings, so one process can have them all.
+            /// True if the setting refuses every text. One message names all such settings, so one process can test all of them.
             let refusesTexts: Bool
         }
 

@@ -120,7 +120,7 @@ extension EndToEnd {
         func otherApp() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let wrong = try await scene.run(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            // Other wrong settings have the same status.
+            // The status 78 means a wrong setting.
             #expect(wrong.ending == .exited(78), "\(wrong.errors)")
             #expect(wrong.errors.contains("com.example.app) is for com.example.app"), "\(wrong.errors)")
             #expect(wrong.errors.contains("not for the topic com.other.app"))

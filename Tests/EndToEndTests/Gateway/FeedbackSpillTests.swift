@@ -193,7 +193,7 @@ extension EndToEnd {
             try await scene.has(1)
             try await scene.run().fails(1, "another apns-worker feedback is using \(scene.spill.path)")
             #expect(scene.server.peers.count == 1)
-            // With another file, or none, another process can run.
+            // A second process can run with another file, or without a file.
             #expect(try await scene.run("--spill", "-", "--timeout", "1s").ending == .exited(1))
             #expect(scene.server.peers.count == 2)
             first.kill()

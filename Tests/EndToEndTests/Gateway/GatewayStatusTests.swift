@@ -65,7 +65,7 @@ extension EndToEnd {
             expectAgreement(account, try QueueContents(redis))
             #expect(before.gateway.packets["10 Shutdown"] ?? 0 >= 1)
             #expect(account.delivered == 3000 && after.accepted > 0)
-            // The second gateway gets what the worker had written to the first one after the notification that the packet names.
+            // The Shutdown packet names the last accepted notification. The second gateway gets all later notifications.
             #expect(Set(before.acceptedByToken.keys).union(after.acceptedByToken.keys).count == 3000)
             #expect(before.accepted + after.accepted - 3000 <= account.possibleDuplicates)
             #expect(account.possibleDuplicates == 0 && account.retried == 0)

@@ -43,7 +43,7 @@ extension EndToEnd {
             let result = try await GatewayScene.deliver(
                 jobs, options: ["--gateway-window-bytes", "65536", "--max-connections", "1"])
             #expect(result.worker.delivered == 300 && result.simulator.gateway.accepted == 300)
-            // The window has room for about 30 notifications. To confirm them, the worker ends the connection with a bad one.
+            // The window has room for about 30 notifications. To confirm them, the worker ends the connection with a bad notification.
             #expect(result.simulator.gateway.connections >= 300 / 33)
         }
 

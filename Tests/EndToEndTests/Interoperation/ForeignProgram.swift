@@ -41,7 +41,7 @@ enum ForeignProgram {
     private static let aioapnsPython = Task { try await installed("aioapns", ["aioapns==4.0"]).map { $0 + "/python" } }
 
     /// Installs packages from PyPI into an environment of their own, unless an earlier run has done so.
-    /// - Parameter packages: the packages with their versions; other ones get another environment.
+    /// - Parameter packages: the packages with their versions. Other versions get another environment.
     /// - Returns: the folder of its programs; `nil` if PyPI is unreachable.
     static func installed(_ name: String, _ packages: [String]) async throws -> String? {
         let path = kept + "/" + packages.joined(separator: ",")
@@ -115,7 +115,7 @@ final class ForeignReceiver: Sendable {
 final class ForeignServerProcess: Sendable {
     /// The server's account. It distinguishes notifications by their device tokens, because each job has its own.
     struct Account: Decodable {
-        /// The numbers of complete requests and of accepted ones, with or without an answer.
+        /// The numbers of complete requests and of accepted requests, with or without an answer.
         let requests, accepted: Int
         /// The number of device tokens of accepted notifications.
         let distinct: Int
@@ -130,7 +130,7 @@ final class ForeignServerProcess: Sendable {
     let port: Int
     private let process: ChildProcess
 
-    /// - Parameter command: the program and its arguments. It prints its port as JSON once it listens.
+    /// - Parameter command: the program and its arguments. The program prints its port as JSON once it listens.
     init(_ command: [String]) async throws {
         let identity = [
             "--certificate", try TestCertificates.path("server.pem"), "--key",

@@ -71,7 +71,7 @@ extension EndToEnd {
         ///
         /// - `always`: with these arguments, the command waits for results, workers, input or a user.
         /// - `forRedis`: with these arguments, it waits only for a Redis that does not answer.
-        /// - `never`: it asks Redis nothing.
+        /// - `never`: the command sends nothing to Redis.
         private enum Wait {
             case always([String])
             case forRedis([String])
@@ -109,7 +109,7 @@ extension EndToEnd {
             "web-user": .never,
         ]
 
-        /// Other arguments of commands, with which they wait elsewhere in the code.
+        /// More arguments with which commands wait, at other places in the code.
         private static let variants: [(String, [String])] = [
             ("results", ["--exec", "cat"]), ("results", ["--webhook", "http://127.0.0.1:1/"]), ("enqueue", []),
         ]

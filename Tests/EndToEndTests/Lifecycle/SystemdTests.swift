@@ -95,7 +95,7 @@ extension EndToEnd {
             try await eventually("it is ready") { listener.changes == ["READY=1"] }
             worker.process.send(SIGHUP)
             try await eventually("it has loaded it") { listener.changes == ["READY=1", "RELOADING=1", "READY=1"] }
-            // By these fields, systemd knows that this is the reload that it asked for.
+            // systemd matches the message to its reload by these fields.
             let message = try #require(listener.messages.first { $0.contains("RELOADING=1") })
             #expect(message.contains { $0.wholeMatch(of: /MONOTONIC_USEC=[1-9][0-9]*/) != nil })
             try folder.write("log_levle: info\n")

@@ -295,7 +295,7 @@ extension EndToEnd {
             third.kill()
             _ = try await third.wait()
             try receiver.behave("200")
-            // A process with the name of the killed one continues at once.
+            // A process with the consumer name of the killed process continues at once.
             try await once(url + ["--consumer", "three"])
             #expect(try receiver.accepted.contains("again") && pending == 0)
         }
@@ -313,7 +313,7 @@ extension EndToEnd {
             try add((0..<150).map { "\($0)" })
             try await eventually("it says that the command fails") { process.errors.contains("ended with status 3") }
             try FileManager.default.removeItem(atPath: "\(directory)/sick")
-            // After each portion of results none is pending, so the test waits until the file has all results.
+            // After each portion, no result is pending. So the test waits until the file has all results.
             var objects: [[String: Any]] = []
             try await eventually("all are acknowledged") {
                 let text = (try? String(contentsOfFile: "\(directory)/all", encoding: .utf8)) ?? ""
@@ -356,9 +356,9 @@ extension EndToEnd {
             case closed
             /// The receiver will never accept the result. The command parks it, and continues.
             case refused
-            /// The receiver accepts nothing now.
+            /// The receiver accepts no result now.
             case unavailable
-            /// The receiver accepts nothing now, or never this result. The command parks the result only if the receiver accepts others.
+            /// The receiver accepts no result now, or never this result. The command parks the result only if others are accepted.
             case failed
         }
 
@@ -456,7 +456,7 @@ extension EndToEnd {
             }
             try await expectEnd(process)
             if !isStopped {
-                // A running process does not lose the results that it had read, and hands over none twice.
+                // A running process does not lose the results that it had read, and hands over no result twice.
                 #expect(try receiver.accepted.contains("before0"))
                 #expect(try Set(receiver.accepted).count == receiver.accepted.count)
                 #expect(

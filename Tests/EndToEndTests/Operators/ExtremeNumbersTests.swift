@@ -295,7 +295,7 @@ extension EndToEnd {
 
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis, simulator, environment: environment)
-            // The worker reads the present numbers first, and then others while it runs.
+            // The worker reads these numbers at its start, and other numbers while it runs.
             for _ in 0..<3 {
                 try redis.push([#"{"id":"n","token":"\#(TestJob.token("a", 8))","alert":"x"}"#])
                 let calls = try redis.scriptCalls()

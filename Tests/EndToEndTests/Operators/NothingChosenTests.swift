@@ -28,7 +28,7 @@ extension EndToEnd {
                 try await web.ask("ada", "/api/v1\(path)")
             }
 
-            /// Everything in Redis except for the audit log, because that also has refused changes.
+            /// Everything in Redis except the audit log, which also records refused changes.
             func everything() throws -> [String: RedisValue] {
                 var values: [String: RedisValue] = [:]
                 for key in try connection.run("KEYS", "*").strings() where key != "push:{shared}:audit" {

@@ -73,7 +73,7 @@ extension EndToEnd {
                     return view.worker(worker)?.state == "quiet" && view.worker(worker)?.claimed == 0
                 }
                 worker.process.send(SIGCONT)
-                // If a signal comes before the previous one is handled, their order is not sure.
+                // If a signal arrives before the previous signal is handled, their order is not certain.
                 try await eventually("it runs again, and all are delivered") {
                     try await FleetView(redis.url).worker(worker)?.state == "running"
                         && redis.counted("delivered") == 3 * (round + 1)

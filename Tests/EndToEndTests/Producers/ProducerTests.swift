@@ -33,7 +33,7 @@ extension EndToEnd {
         ) async throws -> String {
             let path = Self.path(producer)
             let authority = try TestCertificates.path("ca.pem")
-            // Node.js has its own variable for authorities. Other languages use OpenSSL's.
+            // Node.js has its own variable for authorities. The other languages use the variable of OpenSSL.
             var environment = [
                 "LANG": "C.UTF-8", "REDIS_URL": url, "SSL_CERT_FILE": authority, "NODE_EXTRA_CA_CERTS": authority,
             ]

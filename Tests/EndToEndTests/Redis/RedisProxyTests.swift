@@ -6,7 +6,7 @@ extension EndToEnd {
     /// haproxy between the worker and Redis. It asks all servers which is the master, as it often does in production.
     @Suite("Redis behind haproxy")
     struct RedisProxyTests {
-        /// A proxy to the one of several servers that is a master.
+        /// A proxy to the server that is the master.
         private final class Proxy: Sendable {
             let port: Int
             private let process: ChildProcess

@@ -85,9 +85,9 @@ extension EndToEnd {
             let check = try await redis.apnsWorker(["status", "--check", "--prefix", prefix])
             _ = try await worker.stop()
             if isNamed, check.ending == .exited(2) { return nil }
-            // A key of one job, minute or command must not stop the others.
+            // A wrong key of one job, minute or command must not stop other jobs.
             if isDelivered, key.pattern.contains("<") { return nil }
-            // The worker has written the size again.
+            // The worker has replaced the wrong key by the size of the dead letters.
             if isDelivered, key.pattern.hasSuffix(":dead-bytes"), try redis.run("TYPE", keys[0]).text == "string" {
                 return nil
             }
@@ -99,7 +99,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers()
             let schema = try Self.schema()
             #expect(schema.count > 20)
-            // Each key gets one other type in turn, because Redis refuses all others in the same way.
+            // Each key gets one wrong type, because Redis refuses all wrong types in the same way.
             var cases = schema.enumerated().map { index, key in
                 let others = ["string", "list", "hash"].filter { $0 != key.type }
                 return (key, others[index % others.count])

@@ -14,7 +14,7 @@ struct QueueContents {
         let tokens: [String]
     }
 
-    /// The waiting jobs in order: those of the inbox, then the sorted ones without their wrappers, then those of the list.
+    /// The waiting jobs in order: the inbox, the sorted jobs without their wrappers, and the list.
     let jobs: [[UInt8]]
     /// The deferred jobs with the worker's wrappers, and when they are due, in milliseconds since 1970.
     let retries: [(body: [UInt8], due: Double)]
@@ -77,7 +77,7 @@ struct QueueContents {
         return Array(member[start...].dropLast())
     }
 
-    /// The keys of the queue, except counters, shares, and those that expire within minutes.
+    /// The keys of the queue, except counters, shares, and keys that expire within minutes.
     var lastingKeys: Set<String> {
         keys.filter { key in
             key.hasPrefix("push:{")
@@ -149,7 +149,7 @@ func expectAgreement(
     sourceLocation: SourceLocation = #_sourceLocation
 ) {
     expectAgreement(worker, queue, sourceLocation: sourceLocation)
-    // Answers that are on their way when a connection is dropped do not reach the worker. It sends those notifications again.
+    // Answers that are in flight when a connection is dropped do not reach the worker. It then sends the notifications again.
     let unread = simulator.drops == 0 ? 0 : simulator.duplicates
     #expect(
         (worker.delivered...worker.delivered + unread).contains(simulator.answers["200"] ?? 0),

@@ -26,7 +26,7 @@ enum TestJob {
         #"{\#(members)"tokens":["\#(tokens.joined(separator: #"",""#))"],"payload":{"aps":{"alert":"Hello all"}}}"#
     }
 
-    /// Returns numbered jobs. Every second one has an ID.
+    /// Returns numbered jobs. Every second job has an ID.
     static func many(_ count: Int, prefix: String = "", members: String = "") -> [String] {
         (0..<count).map { number in
             text(token(prefix, number), members + (number % 2 == 0 ? #""id":"job-\#(prefix)\#(number)","# : ""))

@@ -70,8 +70,8 @@ func apnsWorker(
 }
 
 extension RedisServer {
-    /// Pushes good jobs, one after the other, until something happens. A failure spends an attempt only if other jobs of its
-    /// group are delivered at the same time.
+    /// Pushes good jobs, one after the other, until a condition holds. A failure spends an attempt only if other jobs of its group are
+    /// delivered at the same time.
     /// - Returns: the number of jobs.
     func pushGoodOnes(until description: String, _ condition: () async throws -> Bool) async throws -> Int {
         var count = 0
