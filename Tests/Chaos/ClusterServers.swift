@@ -13,7 +13,7 @@ final class ClusterServers: QueueServers {
 
     private let cluster: RedisCluster
     private let queue: HotQueue
-    /// The slots of the queues, in their order.
+    /// The slots of the queues, in the order of the queues.
     private let slots: [Int]
     private let sharedSlot: Int
     private let affected = AffectedServers()

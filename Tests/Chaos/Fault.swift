@@ -1,11 +1,11 @@
 /// A fault, its target, and its duration.
 struct Fault: Equatable, Sendable {
     enum Action: Equatable, Sendable {
-        /// `kill -9`; another worker replaces it when the fault ends.
+        /// `kill -9`. Another worker replaces the killed worker when the fault ends.
         case killWorker
         /// SIGSTOP, and SIGCONT when the fault ends.
         case stopWorker
-        /// SIGTERM; another worker replaces it at once, while it drains.
+        /// SIGTERM. Another worker replaces the draining worker at once.
         case endWorker
         /// The worker's credentials are replaced, and it gets SIGHUP.
         case rotateCredentials

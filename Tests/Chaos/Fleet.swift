@@ -68,14 +68,14 @@ final class Fleet: Sendable {
 
     func kill(_ slot: Int) {
         guard let process = take(slot) else { return }
-        // If it has ended by itself, this end is reported.
+        // If the worker has ended by itself, this end is reported.
         guard process.process.ending == nil else { return ended(process, slot, by: nil) }
         process.process.kill()
         history.withLock { $0.killed += 1 }
         keepLog(process, slot)
     }
 
-    /// Replaces a worker's credentials, and has it load them.
+    /// Replaces a worker's credentials, and makes the worker load them.
     func rotateCredentials(_ slot: Int) throws {
         try places[slot].settings.rotate()
         send(SIGHUP, to: slot)

@@ -23,9 +23,9 @@ enum Kind: CaseIterable {
     case expired, expiring, unanswered
     case gone, badToken, foreignToken, refused
     case exhausted
-    // Its notification is never answered, until it expires.
+    // The notification is never answered, until it expires.
     case unansweredUntilEnd
-    // Its notification cuts each connection that it is sent on.
+    // The notification cuts each connection that it is sent on.
     case cutter
     case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
     // Poison: the answers to these jobs could seem to concern more than these jobs; see ``poison``.
@@ -74,7 +74,7 @@ enum Kind: CaseIterable {
         case .tooLarge: 100
         case .hostileWrapper, .hostileTokens: 100
         case .timed: 2000
-        // The options set their number.
+        // The options set the number of these jobs.
         case .refusedKey, .unknownReason, .notAPNs, .goneWithoutReason: 0
         }
     }
@@ -104,7 +104,7 @@ enum Kind: CaseIterable {
     /// without its tokens.
     var isSplit: Bool { isFanOut && self != .fanOut && self != .fullFanOut }
 
-    /// The first four digits of its tokens, for the simulator's rules.
+    /// The first four digits of the job's tokens, for the simulator's rules.
     var prefix: String {
         switch self {
         // Jobs with many bytes fail once, so that a worker wraps them.
@@ -134,7 +134,7 @@ enum Kind: CaseIterable {
         }
     }
 
-    /// The expected ends of its notifications.
+    /// The expected ends of the job's notifications.
     var expectation: Expectation {
         switch self {
         case .shortLived: Expectation([.delivered, .lapsed])

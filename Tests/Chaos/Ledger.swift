@@ -1,9 +1,9 @@
 /// The known ends of all notifications, from APNs and from Redis.
 struct Ledger {
     struct Entry {
-        /// The number of times that APNs accepted it.
+        /// The number of times that APNs accepted the notification.
         var accepted: UInt16 = 0
-        /// The number of dead letters about it.
+        /// The number of dead letters about the notification.
         var letters: UInt8 = 0
         /// True if a dead letter was written because workers repeatedly died while they had the job.
         var isPoison = false

@@ -2,7 +2,7 @@ import TestSupport
 
 /// The faults and their times. They depend only on the seed and the options, not on the machine.
 struct Plan {
-    /// In the order of their beginnings.
+    /// The faults in the order in which they begin.
     let faults: [Fault]
 
     /// The weight and the range of durations of each kind of fault.

@@ -10,7 +10,7 @@ protocol QueueServers: Sendable {
     /// The number of replicas that must have a write before it counts as done.
     var replicasToWaitFor: Int { get }
     /// Begins a fault.
-    /// - Returns: a description of it for the log.
+    /// - Returns: a description of the fault for the log.
     func begin(_ fault: Fault.RedisFault) async throws -> String?
     func end(_ fault: Fault.RedisFault) async throws
     /// Brings all servers back.

@@ -50,7 +50,7 @@ final class Stage: Sendable {
     }
 
     /// Begins a fault.
-    /// - Returns: a description of it in addition to its name.
+    /// - Returns: a description of the fault in addition to its name.
     func begin(_ fault: Fault) async throws -> String? {
         switch (fault.action, fault.target) {
         case (.killWorker, .worker(let slot)): fleet.kill(slot)

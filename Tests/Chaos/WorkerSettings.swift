@@ -15,7 +15,7 @@ final class WorkerSettings: Sendable {
 
     /// - Parameters:
     ///   - slot: the number of the place, which determines the apps and credentials of its workers. The first place has all apps.
-    ///   - endpoint: the port of its APNs.
+    ///   - endpoint: the port of the workers' APNs.
     init(slot: Int, endpoint: Int) throws {
         workshop = try OpenSSLWorkshop()
         self.slot = slot

@@ -292,7 +292,7 @@ final class BlameRun {
     private unowned let simulation: FleetSimulation
     private let start: NIODeadline
     private var bad: Set<Int> = []
-    /// The times when good notifications came, until they are submitted.
+    /// The push times of good notifications that are not submitted yet.
     private(set) var waiting: [Int: NIODeadline] = [:]
     /// For each submitted good notification, in milliseconds: its push since the start, and the time from push to submission.
     private(set) var delays: [(at: Int64, delay: Int64)] = []

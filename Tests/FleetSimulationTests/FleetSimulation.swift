@@ -101,9 +101,9 @@ final class FleetSimulation: @unchecked Sendable {
     private(set) var hasFaults = true
     private var isAuditDue = false
     var fleet = Fleet()
-    /// The scopes of all lanes, if a mutation shares them.
+    /// The scopes of all lanes, if the mutation shares scopes.
     let sharedScopes: ScopeRegister?
-    /// The run of the options' ``BlamePlan``, if they have one.
+    /// The run of the options' ``BlamePlan``; `nil` without a plan.
     private(set) var blame: BlameRun?
     private(set) var summary = ""
     private var parts: (redis: SimulatedRedis, apns: SimulatedAPNS)?

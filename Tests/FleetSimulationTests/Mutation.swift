@@ -10,7 +10,7 @@ enum Mutation: String, CaseIterable, Sendable {
 
     /// All claims have the same stamp.
     case constantStamp
-    /// A settlement ends another claim if it does not find its own.
+    /// A settlement that does not find its claim ends another claim.
     case settlesAnyClaim
     /// A reclaimed job does not keep its identity.
     case reclaimForgetsOrigin
@@ -28,7 +28,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case lateClaimTakesJobs
     /// A claim returns as many jobs as are allowed, regardless of their size.
     case claimsAnySize
-    /// The scripts that free memory are refused if it is full.
+    /// The scripts that free memory are refused if the memory is full.
     case stopsWhenMemoryIsFull
     /// Claims return the jobs that were pushed last.
     case claimsNewestFirst
@@ -73,7 +73,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case trustsOldFilters
     /// A token stays in the set although APNs accepts it.
     case leavesAcceptedTokens
-    /// A lane sends its own provider token although the fleet has another.
+    /// A lane sends its own provider token although the fleet has another provider token.
     case ignoresFleetToken
     /// Claims do not return the commands of operators.
     case claimHidesCommands
@@ -84,12 +84,12 @@ enum Mutation: String, CaseIterable, Sendable {
     /// Answers are written only when all notifications of their job have ended.
     case settlesOnlyWholeJobs
 
-    /// Lanes send jobs that another has replaced.
+    /// Lanes send jobs that another job has replaced.
     case sendsReplaced
     /// Lanes drop the newest job.
     case dropsNewest
 
-    // Rules of blame, each with a plan that shows it.
+    // Rules about blame. For each, ``plan`` returns a plan that needs the rule.
 
     /// A scope is slow if half of its answers are failures.
     case slowedByHalf

@@ -65,7 +65,7 @@ final class ProtocolChecks {
         }
     }
 
-    /// Records that Redis refused a script because its memory is full.
+    /// Records that Redis refused a script because the memory of Redis is full.
     func refusedForMemory(_ script: QueueScript) {
         guard script != .gauges else { return }
         simulation.fail("Redis refuses the script \(script) because its memory is full")
@@ -243,7 +243,7 @@ final class LaneChecks {
     private struct Reception {
         /// The time when the lane first received the job.
         let since: NIODeadline
-        /// The names under which the lane has claimed it.
+        /// The names under which the lane has claimed the job.
         var holders: [String]
     }
 
@@ -274,7 +274,7 @@ final class LaneChecks {
 
     /// Records that the lane has received a job.
     /// - Parameters:
-    ///   - holder: the name under which it claimed the job.
+    ///   - holder: the name under which the lane claimed the job.
     ///   - claimedAt: the time when Redis executed the claim, in milliseconds since 1970; `nil` for a job that the lane had claimed before.
     func receive(_ body: ByteBuffer, under holder: String, at claimedAt: Int64? = nil) {
         guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
@@ -327,7 +327,7 @@ final class LaneChecks {
         tokenRequests.removeFirst()
     }
 
-    /// True if the lane may sign its own provider token, because it could not get the fleet's in time.
+    /// True if the lane may sign its own provider token, because it could not get the fleet's token in time.
     var mayLackFleetToken: Bool { lacksFleetToken || tokenRequests.first.map { now - $0 > Self.patience } ?? false }
 
     // MARK: Throttled tokens

@@ -14,9 +14,9 @@ final class SimulatedTransport: Transport {
         let token: String
         let isolation: Isolation
         let sentAt: NIODeadline
-        /// The time when its connection was opened.
+        /// The time when the request's connection was opened.
         let opened: NIODeadline
-        /// The time when the lane gives up, unless it has the answer by then.
+        /// The time when the lane gives up the request, unless it has the answer by then.
         var deadline: NIODeadline
         var isOpen = true
         var gaveUp = false
@@ -48,7 +48,7 @@ final class SimulatedTransport: Transport {
     private var answeredAt = NIODeadline.distantPast
     private var isConnected = true
     private var closing: EventLoopPromise<Void>?
-    /// True from the end of its idle connection until another is requested.
+    /// True from the end of an idle connection until another connection is requested.
     private(set) var isDormant = false
     let lastFailure: (any Error)? = nil
     let failureCounts: [String: Int] = [:]
@@ -166,7 +166,7 @@ final class SimulatedTransport: Transport {
         }
     }
 
-    /// Closes an idle connection. Another is made when it is requested.
+    /// Closes an idle connection. Another connection is opened on request.
     func goDormant() {
         guard isConnected, requests.isEmpty else { return }
         (isConnected, isDormant) = (false, true)
@@ -412,7 +412,7 @@ final class SimulatedAPNS {
     func adopt(providerToken: String) { fleetTokens.insert(providerToken) }
 
     /// Checks the provider token of a request.
-    /// - Returns: the time when it was signed, in seconds since 1970.
+    /// - Returns: the time when the provider token was signed, in seconds since 1970.
     private func verify(_ token: String?, _ lane: SimulatedLane) -> Int64 {
         let now = time.milliseconds / 1000
         guard let token else {

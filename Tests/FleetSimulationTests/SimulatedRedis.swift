@@ -14,7 +14,7 @@ final class SimulatedRedis {
     private(set) var hasRolledBack = false
     /// The error of every command; `nil` if commands are executed.
     private(set) var refusal: String?
-    /// The time when it last began or ended to refuse commands.
+    /// The time when Redis last began or ended to refuse commands.
     private(set) var lastRefusal = NIODeadline.distantPast
     private var isMemoryFull = false
     /// The current time of the scripts' clock, in milliseconds since 1970.

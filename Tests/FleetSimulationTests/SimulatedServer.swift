@@ -117,7 +117,6 @@ struct MutatedSource {
 struct CommandArguments {
     private let command: RedisCommand
     private var starts: [Int] = []
-    /// The number of keys of a script.
     private var keyCount = 0
 
     init(_ command: RedisCommand) {

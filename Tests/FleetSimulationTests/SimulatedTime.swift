@@ -12,7 +12,7 @@ final class SimulatedEvent: @unchecked Sendable {
     /// The loop that executes the task; `nil` for a task of Redis, APNs or the network.
     let loop: SimulatedLoop?
     fileprivate var task: (() -> Void)?
-    /// True if it became due while its loop was stopped.
+    /// True if the event became due while its loop was stopped.
     fileprivate var isHeld = false
     /// Fails the promise of a task that is never executed, because an open promise must not be released.
     private var abandonment: (() -> Void)?
@@ -69,7 +69,7 @@ final class SimulatedTime {
         schedule(at: now + delay, on: loop, task)
     }
 
-    /// Executes the next event, or hands it to its loop if that is stopped.
+    /// Executes the next event, or hands it to its loop if the loop is stopped.
     /// - Returns: false if nothing is scheduled.
     func step() -> Bool {
         guard let event = heap.popFirst() else { return false }
@@ -122,11 +122,11 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
         }
     }
     private(set) var wasStopped = false
-    /// The time when it last stopped, or continued.
+    /// The time when the loop last stopped, or continued.
     private(set) var lastStop = NIODeadline.distantPast
-    /// True while it executes an event that became due while it was stopped.
+    /// True while the loop executes an event that became due while the loop was stopped.
     fileprivate(set) var isCatchingUp = false
-    /// The events that became due while it was stopped.
+    /// The events that became due while the loop was stopped.
     fileprivate var held: [SimulatedEvent] = []
 
     init(_ time: SimulatedTime) { self.time = time }

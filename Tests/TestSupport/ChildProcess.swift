@@ -33,7 +33,7 @@ package final class ChildProcess: Sendable {
     /// - Parameters:
     ///   - path: the program's path, or its name if it is on PATH.
     ///   - environment: variables in addition to those of this process, of which `APNS_WORKER_…` are not inherited.
-    ///   - input: its standard input.
+    ///   - input: the program's standard input.
     package init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws
     {
         name = URL(filePath: path).lastPathComponent
@@ -106,7 +106,7 @@ package final class ChildProcess: Sendable {
     }
 
     /// Waits until the program ends.
-    /// - Throws: ``Failure`` if it has not ended in time. It is then killed.
+    /// - Throws: ``Failure`` if the program has not ended in time. The program is then killed.
     @discardableResult
     package func wait(within limit: Duration = .seconds(180)) async throws -> Ending {
         do {

@@ -12,12 +12,12 @@ package final class OpenSSLWorkshop: Sendable {
     deinit { try? FileManager.default.removeItem(at: directory) }
 
     /// Runs `openssl` in the directory, and returns its output.
-    /// - Throws: ``ChildProcess/Failure`` if it fails.
+    /// - Throws: ``ChildProcess/Failure`` if `openssl` fails.
     @discardableResult
     package func openssl(_ arguments: String...) throws -> String { try openssl(arguments) }
 
     /// Runs `openssl` in the directory, and returns its output.
-    /// - Throws: ``ChildProcess/Failure`` if it fails.
+    /// - Throws: ``ChildProcess/Failure`` if `openssl` fails.
     @discardableResult
     package func openssl(_ arguments: [String]) throws -> String {
         let process = try ChildProcess(

@@ -2,7 +2,7 @@ import Foundation
 
 /// Prometheus' program `promtool`.
 package enum Promtool {
-    /// - Returns: what it finds wrong in a page of metrics; empty if nothing is.
+    /// - Returns: promtool's findings in a page of metrics; empty if there are none.
     package static func check(_ page: String) async throws -> String {
         let file = FileManager.default.temporaryDirectory.appending(path: "metrics-\(UUID().uuidString).txt")
         try page.write(to: file, atomically: true, encoding: .utf8)

@@ -10,7 +10,7 @@ package final class RawConnection {
     /// True once the peer has answered sent bytes with a reset, because it no longer reads.
     package private(set) var isReset = false
 
-    /// - Throws: ``ChildProcess/Failure`` with the system's reason if it can't connect.
+    /// - Throws: ``ChildProcess/Failure`` with the system's reason if the connection fails.
     package init(port: Int) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw Self.failure("no socket") }

@@ -1,6 +1,6 @@
 /// Returns the texts that printing a value can show: its description, its debug description, and its dump.
-/// - Throws: if an object in it has no mirror of its own. Reflection would read the object's state on this thread while another thread
-///   may change it.
+/// - Throws: if the value contains an object without a mirror of its own. Reflection would read the object's state on this thread while
+///   another thread may change it.
 package func shownTexts(of value: Any) throws -> [String] {
     try refuseObjects(in: value)
     var dumped = ""

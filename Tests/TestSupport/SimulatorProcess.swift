@@ -9,7 +9,7 @@ package final class SimulatorProcess: Sendable {
         package let distinctIDs, distinctTokens, broadcasts: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         package let answers: [String: Int]
-        /// The number of notifications that its binary gateway accepted.
+        /// The number of notifications that the binary gateway accepted.
         package let acceptedByGateway: Int
         package let gateway: Gateway
         package let feedback: Feedback
@@ -48,7 +48,7 @@ package final class SimulatorProcess: Sendable {
 
     package struct Feedback: Decodable, Sendable { package let connections, served, waiting: Int }
 
-    /// A notification that its binary gateway accepted.
+    /// A notification that the simulator's binary gateway accepted.
     package struct GatewayRecord: Equatable, Sendable {
         package let token, payload: String
         package let identifier, expiration: UInt32?
@@ -88,11 +88,11 @@ package final class SimulatorProcess: Sendable {
 
     /// Starts the simulator, and waits until it listens.
     /// - Parameters:
-    ///   - rules: its `--rule`s.
-    ///   - certificate: the certificate of ``TestCertificates`` that it presents.
+    ///   - rules: the values of `--rule`.
+    ///   - certificate: the certificate of ``TestCertificates`` that the simulator presents.
     ///   - manyTokens: true for an account without tokens. At the end, ``forEachToken(_:)`` returns them.
-    ///   - gateway: the `--gateway-rule`s of its binary gateway, which accepts clients of the test authority; `nil` for no gateway.
-    ///   - feedback: the `--feedback-fault`s of its feedback service for the same clients; `nil` for no service.
+    ///   - gateway: the values of `--gateway-rule`. The gateway accepts clients of the test authority; `nil` for no gateway.
+    ///   - feedback: the values of `--feedback-fault`. The service accepts the gateway's clients; `nil` for no feedback service.
     ///   - options: further arguments.
     package init(
         rules: [String] = [], certificate: String = "server", manyTokens: Bool = false, gateway: [String]? = nil,
@@ -136,7 +136,7 @@ package final class SimulatorProcess: Sendable {
 
     package func account() async throws -> Account { try await account(by: SIGUSR1) }
 
-    /// Sends a request to its control port. The options must have `--control-port`.
+    /// Sends a request to the simulator's control port. The options must have `--control-port`.
     /// - Throws: ``ChildProcess/Failure`` if the request is refused.
     package func control(_ method: String, _ path: String, _ body: String? = nil) async throws {
         guard let controlPort else { throw process.failure("has no control port") }
@@ -145,7 +145,7 @@ package final class SimulatorProcess: Sendable {
     }
 
     /// Stops the simulator with SIGTERM.
-    /// - Returns: its final account.
+    /// - Returns: the simulator's final account.
     package func stop() async throws -> Account { try await account(by: SIGTERM) }
 
     /// Calls a function with each token and its number of accepted notifications. Needs `manyTokens`, and ``stop()`` before.

@@ -24,6 +24,6 @@ package final class StalledPipe: Sendable {
     }
 
     /// Returns the first words of a command whose output goes into the pipe.
-    /// - Parameter output: 1 for its standard output, 2 for its standard error.
+    /// - Parameter output: 1 for the command's standard output, 2 for its standard error.
     package func command(_ output: Int) -> [String] { ["sh", "-c", "exec \"$@\" \(output)>\"$0\"", path] }
 }

@@ -14,7 +14,7 @@ package struct StoredInvalidToken: Equatable, Sendable {
     package var day: Int
     package var facts: Facts
 
-    /// - Parameter day: today if it is `nil`.
+    /// - Parameter day: `nil` for today.
     package init(
         at: Int64, day: Int = Int(Date().timeIntervalSince1970) / 86_400, reason: String? = nil, topic: String? = nil,
         environment: String? = nil,
@@ -93,7 +93,6 @@ package struct StoredInvalidTokens {
         try connection.run([[UInt8]("HSET".utf8), key(place.part), place.field, bytes])
     }
 
-    /// The key of a token's details.
     package func detailsKey(of token: String) -> String {
         String(decoding: key(Self.place(of: token).part), as: UTF8.self)
     }

@@ -3,7 +3,6 @@ import Foundation
 /// A folder of a test. It is removed with this object.
 package final class TemporaryFolder: Sendable {
     package let url = FileManager.default.temporaryDirectory.appending(path: "apns-worker-tests-\(UUID().uuidString)")
-    /// The path of a configuration.
     package var file: String { path("worker.yaml") }
 
     package init(_ yaml: String? = nil) throws {
@@ -29,7 +28,7 @@ package func withTemporaryDirectory<Result>(_ body: (URL) throws -> Result) thro
     return try withExtendedLifetime(folder) { try body(folder.url) }
 }
 
-/// Runs a body, and then a clean-up, also if the body throws.
+/// Runs a body, and then a clean-up, even if the body throws.
 package func running<Result>(
     _ body: () async throws -> Result, thenAlways cleanUp: () async throws -> Void
 ) async throws -> Result {

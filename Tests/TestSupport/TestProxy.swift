@@ -27,7 +27,7 @@ package final class TestProxy: LoopBound {
         port = channel.port
     }
 
-    /// - Parameter authorization: if set, requests without it are answered with 407.
+    /// - Parameter authorization: if set, requests without this authorization are answered with 407.
     package static func start(_ behaviour: Behaviour, authorization: String? = nil) async throws -> TestProxy {
         let requests = NIOLockedValueBox<[String]>([])
         let channel = try await listen { channel in

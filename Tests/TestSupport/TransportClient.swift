@@ -116,7 +116,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
     package typealias State = (connections: Int, capacity: Int, isDormant: Bool, accepts: Bool)
 
     /// Requests capacity from a transport without connections.
-    /// - Returns: its state before the first connection is usable (`before`), and once it is (`after`).
+    /// - Returns: the state before the first connection is usable (`before`), and afterwards (`after`).
     package func requestFirstConnection() async throws -> (before: State, after: State) {
         try await ask { pool in
             func state(_ connections: Int) -> State {

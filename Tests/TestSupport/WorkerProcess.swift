@@ -16,9 +16,9 @@ package final class WorkerProcess: Sendable {
 
     /// Starts a worker with one lane and short retries.
     /// - Parameters:
-    ///   - redis: the URL of its Redis.
-    ///   - endpoint: the port of its APNs on `localhost`.
-    ///   - authority: the authority of ``TestCertificates`` that it trusts.
+    ///   - redis: the URL of the worker's Redis.
+    ///   - endpoint: the port of the worker's APNs on `localhost`.
+    ///   - authority: the authority of ``TestCertificates`` that the worker trusts.
     ///   - options: further arguments of `run`. They override those of this function.
     ///   - environment: further variables. They override those of this function; an empty value unsets a variable.
     ///   - hasRights: false for a process without root's capabilities, as in containers and under systemd.
@@ -49,9 +49,9 @@ package final class WorkerProcess: Sendable {
 
     /// Starts a worker whose app uses the binary gateway with the certificate `client` of ``TestCertificates``.
     /// - Parameters:
-    ///   - redis: the URL of its Redis.
-    ///   - gateway: the port of its gateway on `localhost`.
-    ///   - confirmAfter: its `--gateway-confirm-after`, in ms.
+    ///   - redis: the URL of the worker's Redis.
+    ///   - gateway: the port of the worker's gateway on `localhost`.
+    ///   - confirmAfter: the value of `--gateway-confirm-after`, in ms.
     ///   - options: further arguments of `run`. They override those of this function.
     ///   - environment: further variables. They override those of this function; an empty value unsets a variable.
     package convenience init(
@@ -73,10 +73,10 @@ package final class WorkerProcess: Sendable {
 
     package var log: String { process.errors }
 
-    /// The lines of its log with an event.
+    /// The lines of the worker's log with an event.
     package func lines(of event: String) -> [Substring] { log.lines(of: event) }
 
-    /// Waits until a line of its log has the event and all of these words.
+    /// Waits until a line of the worker's log has the event and all of these words.
     /// - Throws: ``ChildProcess/Failure`` if the worker ends before that, or after three minutes.
     package func logs(_ event: String, _ words: String...) async throws {
         try await process.until("the worker logs \(event) \(words)") {
@@ -85,7 +85,7 @@ package final class WorkerProcess: Sendable {
     }
 
     /// Waits until the worker ends by itself, after `--exit-when-done`.
-    /// - Throws: ``ChildProcess/Failure`` if it does not exit with 0 in time.
+    /// - Throws: ``ChildProcess/Failure`` if the worker does not exit with 0 in time.
     package func finish() async throws -> Account {
         let ending = try await process.wait(within: .seconds(300))
         guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }

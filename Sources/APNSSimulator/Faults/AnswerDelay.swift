@@ -10,7 +10,6 @@ package struct AnswerDelay: Equatable, Sendable {
         self.jitterMilliseconds = jitterMilliseconds
     }
 
-    /// The form of a delay, for errors.
     package static let form = "a duration such as 20ms or 20ms±5ms, at most 1h"
 
     /// Reads `20ms`, `1s500ms±500ms` or `20ms+-5ms` (for keyboards without `±`).

@@ -22,7 +22,7 @@ package struct GatewayAction: RuleAction {
         case feedback
     }
 
-    /// An error packet, and how it is sent.
+    /// An error packet, and the way to send it.
     package struct Packet: Equatable, Sendable {
         package var status: GatewayStatus
         package var identifier = Identifier.own

@@ -47,12 +47,12 @@ package struct PushAction: RuleAction {
     }
 
     package enum Body: String, CaseIterable, Sendable {
-        /// In one DATA frame, as APNs sends it.
+        /// The body is in one DATA frame, as APNs sends it.
         case whole
         case empty
-        /// In DATA frames of three bytes.
+        /// The body is in DATA frames of three bytes.
         case split
-        /// As text that is not JSON, as a proxy would send it.
+        /// The body is text that is not JSON, as a proxy would send it.
         case text
     }
 
@@ -68,7 +68,7 @@ package struct PushAction: RuleAction {
 
     /// The fault of a connection; `nil` in rules about requests.
     package var connectionFault: ConnectionFault?
-    /// The answer to a request; `nil` to leave it unchanged.
+    /// The answer to a request; `nil` for the usual answer.
     package var answer: Answer?
     /// True if the notification counts as accepted although its answer is never sent. Rules can set it for `reset`, `drop` and `silence`.
     package var accepts = false
@@ -263,7 +263,6 @@ extension PushEffect {
         self = effect
     }
 
-    /// The outcome for the recording.
     var outcome: ReceivedNotification.Outcome {
         switch answer {
         case nil: .answered(status: 200, reason: nil)

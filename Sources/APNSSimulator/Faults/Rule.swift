@@ -137,7 +137,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
         met.append(RecentCounts(limit: limit))
     }
 
-    /// The maximum number of pending rules. Beyond it, the oldest is dropped.
+    /// The maximum number of pending rules. Above this number, the oldest rule is dropped.
     static var maximumPending: Int { 1000 }
 
     /// Adds a rule for one notification to a device. Pending rules for the same device apply in the order in which they were added.
@@ -202,7 +202,7 @@ package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
     package let kind: String
     /// The text as it was given.
     package let rule: String
-    /// The key with the error; nil if it concerns the text as a whole.
+    /// The key with the error; nil if the text as a whole is wrong.
     package let key: String?
     /// The problem, and the remedy.
     package let problem: String

@@ -42,7 +42,7 @@ struct GatewayCheck {
 
 /// The verdict on a client of the gateway or the feedback service, by its certificate.
 enum GatewayClient: Equatable {
-    /// The topic is the certificate's; nil for a certificate without a topic.
+    /// The client is accepted. The topic is nil if its certificate has no topic.
     case taken(topic: String?)
     case refused
 

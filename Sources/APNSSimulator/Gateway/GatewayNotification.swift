@@ -41,7 +41,7 @@ struct GatewayFault: Error, Equatable {
     }
 
     var kind: Kind
-    /// The notification's identifier; 0 if it had not been read yet.
+    /// The notification's identifier; 0 if the fault precedes the identifier.
     var identifier: UInt32 = 0
     /// True if the client used command 0, which has no error packets.
     var isSimple = false

@@ -28,11 +28,11 @@ struct ClientCertificate: Sendable {
 /// The facts about one value of `apns-topic` on one connection.
 struct TopicFacts: Sendable, Equatable {
     let name: String
-    /// True if it consists of letters, digits, dots, hyphens and underscores, and is not empty.
+    /// True if the topic consists of letters, digits, dots, hyphens and underscores, and is not empty.
     var isWellFormed: Bool
-    /// True if it is in the simulator's list, or if there is no list.
+    /// True if the topic is in the simulator's list, or if there is no list.
     var isListed: Bool
-    /// True if the client's certificate is for it; false without a certificate.
+    /// True if the client's certificate is for the topic; false without a certificate.
     var isOfCertificate: Bool
     /// The topic, and the bundle identifier that it is derived from.
     private var names: [String]

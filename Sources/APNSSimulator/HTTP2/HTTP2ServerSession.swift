@@ -35,7 +35,7 @@ private struct AnnouncedLimits {
 /// The streams that the client has opened and nghttp2 has forgotten. nghttp2 would ignore HEADERS and DATA on them.
 private struct ClosedStreams {
     private var highest: Int32 = -1
-    /// Streams that the client has skipped. This closes them (RFC 9113, section 5.1.1).
+    /// Streams that the client has skipped. Skipping a stream closes it (RFC 9113, section 5.1.1).
     private var skipped: [ClosedRange<Int32>] = []
     /// Streams that this side has reset. Frames in flight on them are ignored (section 5.1).
     private var reset: Set<Int32> = []
@@ -195,7 +195,7 @@ final class HTTP2ServerSession {
             if count == 0 { return }
             guard count > 0 else { throw SimulatorError(String(cString: nghttp2_strerror(Int32(count)))) }
             buffer.reserveCapacity(16 * 1024)
-            // Each piece is one frame.
+            // nghttp2 returns one frame at a time.
             if let bytes, count > 9, bytes[3] == NGHTTP2_SETTINGS.rawValue {
                 var frame = Array(UnsafeBufferPointer(start: bytes, count: count))
                 frame.withUnsafeMutableBufferPointer { AnnouncedLimits.correct($0) }

@@ -16,7 +16,7 @@ final class StreamSlot {
     /// The number of bytes of a body that are kept: the size of the largest payload that APNs accepts.
     static let bodyCapacity = 5120
 
-    /// 0 while no stream uses it.
+    /// The number of the stream; 0 while no stream uses the slot.
     var stream: Int32 = 0
     var request = PushRequest()
     var fate = Fate.undecided

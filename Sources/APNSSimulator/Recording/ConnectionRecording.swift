@@ -30,10 +30,8 @@ struct ConnectionRecording {
 
     func record(_ notification: ReceivedNotification) { recorder.record(notification) }
 
-    /// Buffers a notification of the gateway.
     mutating func gather(_ notification: ReceivedNotification) { gathered.append(notification) }
 
-    /// Records the buffered notifications.
     mutating func write() {
         for notification in gathered { recorder.record(notification) }
         gathered.removeAll(keepingCapacity: true)

@@ -47,7 +47,6 @@ struct NotificationRing: Sendable {
     /// - Parameter limit: the maximum number of notifications, at least 1.
     init(limit: Int) { self.limit = max(1, limit) }
 
-    /// The number of kept notifications.
     var count: Int { entries.count - deleted }
 
     /// - Returns: the notification's number.

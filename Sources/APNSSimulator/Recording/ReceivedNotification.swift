@@ -13,7 +13,7 @@ package struct ReceivedNotification: Equatable, Sendable {
         case gateway
     }
 
-    /// The answer to the sender, or how it was lost.
+    /// The answer to the sender, or the way in which the answer was lost.
     package enum Outcome: Equatable, Sendable {
         /// An answer: an HTTP status with the reason in its body, or the status and name of the gateway's error packet. 0 means that the
         /// gateway accepted the notification and sent no answer.
@@ -31,12 +31,12 @@ package struct ReceivedNotification: Equatable, Sendable {
         case closed
     }
 
-    /// The time when it had arrived completely, in milliseconds since 1970.
+    /// The time when the notification had arrived completely, in milliseconds since 1970.
     package var time: Int64
     package var transport: Transport
-    /// The number of its connection, from 1. The gateway's connections are counted separately.
+    /// The number of the connection, from 1. The gateway's connections are counted separately.
     package var connection: Int
-    /// The method and path, unless it is a POST to a device or a channel.
+    /// The method and path; nil for a POST to a device or a channel.
     package var request: String?
     /// The device token in lower-case hex digits. If it is malformed, the text as received.
     package var token: String?
@@ -51,7 +51,7 @@ package struct ReceivedNotification: Equatable, Sendable {
     package var collapseID: String?
     /// The `apns-id` of the answer: the request's own, or a generated one; for a broadcast, the `apns-request-id`.
     package var apnsID: String?
-    /// The identifier that the gateway's client gave it.
+    /// The identifier that the gateway's client gave the notification.
     package var identifier: UInt32?
     /// Headers with malformed values, as received.
     package var malformedHeaders: [String: String] = [:]
@@ -59,7 +59,7 @@ package struct ReceivedNotification: Equatable, Sendable {
     package var payload: [UInt8] = []
     /// The length of the whole payload, in bytes.
     package var payloadSize = 0
-    /// True if the simulator counts it as accepted, even if the sender got no answer.
+    /// True if the simulator counts the notification as accepted, even if the sender got no answer.
     package var accepted: Bool
     package var outcome: Outcome
     /// The delay of the answer, in microseconds.
@@ -70,7 +70,7 @@ extension ReceivedNotification.Outcome {
     /// The outcome of a notification that the gateway accepted.
     static let acceptedByGateway = answered(status: 0, reason: nil)
 
-    /// - Parameter isSimple: true if it came with command 0, which has no error packets.
+    /// - Parameter isSimple: true if the notification came with command 0, which has no error packets.
     static func refused(_ status: GatewayStatus, isSimple: Bool) -> Self {
         isSimple ? .closed : .answered(status: Int(status.code), reason: status.name)
     }
@@ -87,7 +87,7 @@ extension ReceivedNotification {
     /// Returns the notification as a JSON object on one line. Members without a value are omitted.
     ///
     /// The numbers and the order of members in `payload` are unchanged. A payload that is not a JSON object is in `payload_text`.
-    /// - Parameter sequence: its number in the recording.
+    /// - Parameter sequence: the number of the notification in the recording.
     func json(sequence: UInt64) -> [UInt8] {
         var object = JSONObjectWriter()
         object.member("sequence", sequence)

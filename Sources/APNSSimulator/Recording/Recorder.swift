@@ -51,7 +51,6 @@ package final class Recorder: Sendable {
     /// The number of requests that wait for the next notification.
     var waiting: Int { state.withLock { $0.waiters.values.count { !$0.isFollower } } }
 
-    /// The number of kept notifications, and the number of the newest.
     var extent: (kept: Int, newest: UInt64) { state.withLock { ($0.ring.count, $0.ring.newest) } }
 
     func entry(_ sequence: UInt64) -> NotificationPage.Entry? {

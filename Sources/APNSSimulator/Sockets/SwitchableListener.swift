@@ -29,7 +29,7 @@ actor SwitchableListener {
     private func change(_ body: @escaping @Sendable (isolated SwitchableListener) async throws -> Void) async throws {
         let previous = lastChange
         let task = Task {
-            // The caller of the previous change has got its error.
+            // The error of the previous change was thrown to the caller of that change.
             _ = await previous?.result
             try await body(self)
         }

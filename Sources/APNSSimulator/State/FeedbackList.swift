@@ -41,7 +41,6 @@ package struct FeedbackRecord: Equatable, Sendable {
 }
 
 extension SimulatedToken {
-    /// The form of a token in a record, for messages.
     static let feedbackForm =
         "\(minimumDigits) to \(GatewayFrame.tokenSizes.upperBound * 2) hex digits, an even number of them"
 

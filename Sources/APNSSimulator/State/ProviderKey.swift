@@ -42,7 +42,7 @@ package final class ProviderKey: @unchecked Sendable {
     }
 
     /// Reads a public key, or a private one as Apple issues it (`AuthKey_….p8`), in PEM.
-    /// - Throws: ``SimulatorError`` if it is neither, or not on the curve P-256.
+    /// - Throws: ``SimulatorError`` if the text is neither key, or if the key is not on the curve P-256.
     package init(keyID: String, teamID: String, pem: [UInt8], scope: Scope = Scope()) throws(SimulatorError) {
         guard let key = Self.read(pem) else {
             throw SimulatorError("provider key \(keyID): not a public or private key in PEM without a passphrase")

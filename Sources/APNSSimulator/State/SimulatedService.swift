@@ -187,7 +187,7 @@ extension SimulatedService {
     func feedbackClientRefused() { state.withLock { $0.account.feedback.refusedClients += 1 } }
 
     /// Adds a connection of the feedback service to the account.
-    /// - Returns: its fault, if any, and a seed for its randomness.
+    /// - Returns: the fault of the connection, if any, and a seed for its randomness.
     func feedbackConnectionOpened() -> (fault: FeedbackAction?, seed: UInt64) {
         state.withLock { state in
             state.account.feedback.connections += 1

@@ -500,7 +500,7 @@ extension EndToEnd.AlertTests {
         }
 
         /// Starts another worker, and records its pages from now on.
-        /// - Parameter instance: its name for Prometheus; by default the name of the previous worker.
+        /// - Parameter instance: the name of the worker for Prometheus; by default the name of the previous worker.
         func start(
             as instance: String? = nil, options: [String] = [], environment: [String: String] = [:]
         ) async throws {
@@ -632,7 +632,7 @@ extension EndToEnd.AlertTests {
             let values = pages.map { $0[name] }
             var texts = values.indices.map { index in
                 if let value = values[index] { return text(value, name) }
-                // If a series of the previous page is missing, it has ended.
+                // If a series of the previous page is missing, the series has ended.
                 return index > 0 && values[index - 1] != nil ? "stale" : "_"
             }
             let rest = end / Self.step + 1 - pages.count

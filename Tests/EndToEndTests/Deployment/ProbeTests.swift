@@ -43,7 +43,6 @@ extension EndToEnd {
             return ["--certificate", workshop.path("push.pem"), "--certificate-key", workshop.path("push-key.pem")]
         }
 
-        /// Runs the script to its end.
         private func probe(_ port: Int, _ options: [String]) async throws -> (ChildProcess.Ending, ChildProcess) {
             let process = try ChildProcess(
                 Self.script,

@@ -466,7 +466,7 @@ struct DocumentedCommand: Decodable {
         (subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
     }
 
-    /// The names of its options and arguments.
+    /// The names of the command's options and arguments.
     var names: Set<String> {
         Set(
             (arguments ?? []).flatMap {

@@ -66,7 +66,7 @@ extension EndToEnd {
             return result
         }
 
-        /// Sends jobs, each to its own device, and returns what became of them.
+        /// Sends jobs, each to its own device, and returns the accounts and the queue.
         /// - Parameter exactlyOnce: true if no job may be sent twice, or counted as a possible duplicate.
         static func deliver(
             _ jobs: [String], rules: [String] = [], confirmAfter: Int = 1000, options: [String] = [],

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The gateway closes a connection, and it is unknown what the gateway has accepted.
+    /// The gateway closes a connection, and does not report which notifications it has accepted.
     @Suite("A gateway that closes without a usable error packet")
     struct GatewayUncertainTests {
         @Test(

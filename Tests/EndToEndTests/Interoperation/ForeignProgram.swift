@@ -42,7 +42,7 @@ enum ForeignProgram {
 
     /// Installs packages from PyPI into an environment of their own, unless an earlier run has done so.
     /// - Parameter packages: the packages with their versions. Other versions get another environment.
-    /// - Returns: the folder of its programs; `nil` if PyPI is unreachable.
+    /// - Returns: the folder of the packages' programs; `nil` if PyPI is unreachable.
     static func installed(_ name: String, _ packages: [String]) async throws -> String? {
         let path = kept + "/" + packages.joined(separator: ",")
         // The file is written last, so that an interrupted installation starts again.

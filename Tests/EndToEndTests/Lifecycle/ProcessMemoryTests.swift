@@ -22,7 +22,7 @@ extension EndToEnd {
                 return line == "\(name)\n"
             }
             if name == "apns-worker" {
-                // The process prints this once it works.
+                // The process prints this text once it works.
                 try await eventually("\(name) works") { process.errors.contains("Redis") }
             }
             var status = stat()

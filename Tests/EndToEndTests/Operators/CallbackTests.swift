@@ -68,7 +68,7 @@ extension EndToEnd {
             #expect(try await process.wait() == .exited(0), "\(process.errors)", sourceLocation: location)
         }
 
-        /// Runs the command once: it hands over the present results.
+        /// Runs the command once. It hands over the results that are in Redis now.
         private func once(_ arguments: [String], at location: SourceLocation = #_sourceLocation) async throws {
             let process = try callbacks(arguments + ["--once"])
             #expect(try await process.wait() == .exited(0), "\(process.errors)", sourceLocation: location)

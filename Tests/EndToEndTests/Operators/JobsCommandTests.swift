@@ -21,7 +21,6 @@ struct RedisStage {
         }
     }
 
-    /// The server that has a key.
     func server(of key: String) throws -> RedisServer {
         if let single { return single }
         let cluster = try #require(cluster)

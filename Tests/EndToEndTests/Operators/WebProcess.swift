@@ -4,7 +4,6 @@ import Testing
 
 /// A dashboard with a file of users.
 final class WebProcess {
-    /// An answer of the dashboard.
     struct Answer {
         let status: Int
         /// The status line and the header.
@@ -29,7 +28,7 @@ final class WebProcess {
 
     /// Starts a dashboard, and waits until it is open.
     /// - Parameters:
-    ///   - redis: the URL of its Redis.
+    ///   - redis: the URL of the dashboard's Redis.
     ///   - users: the options of `web-user` by name.
     init(
         _ redis: String, _ users: [String: [String]], _ options: [String] = [], environment: [String: String] = [:]
@@ -95,12 +94,10 @@ final class WebProcess {
     }
 }
 
-/// Returns the JSON object of each line.
 func jsonObjects(_ lines: String) throws -> [[String: Any]] {
     try lines.split(separator: "\n").map { try jsonObject($0) }
 }
 
-/// Returns the members of a JSON object.
 func jsonObject(_ text: some StringProtocol) throws -> [String: Any] {
     try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any], "\(text)")
 }

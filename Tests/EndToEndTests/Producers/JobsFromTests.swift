@@ -19,7 +19,6 @@ extension EndToEnd {
             return ["APNS_WORKER_REDIS_URL": redis.url.replacing("redis://", with: "redis://reader:s3cret@")]
         }
 
-        /// Returns all keys with their contents.
         private static func contents(_ redis: RedisServer) throws -> [String: RedisValue] {
             let keys = try redis.run("KEYS", "*").elements?.compactMap(\.text) ?? []
             return try Dictionary(uniqueKeysWithValues: keys.map { ($0, try redis.run("DUMP", $0)) })

@@ -60,7 +60,7 @@ extension EndToEnd {
             let ending = try await process.wait()
             withExtendedLifetime(workshop) {}
             try #require((ending == .exited(0)) != fails, "\(process.errors)\(process.output)")
-            // Drops what Sidekiq 7.3 prints about its connection.
+            // Drops the lines that Sidekiq 7.3 prints about its connection.
             return process.output.split(separator: "\n", omittingEmptySubsequences: false)
                 .filter { !$0.contains(" INFO: Sidekiq ") }.joined(separator: "\n")
         }

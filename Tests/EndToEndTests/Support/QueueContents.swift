@@ -93,7 +93,6 @@ struct QueueContents {
 
     func count(_ counter: String) -> Int { counters[counter] ?? 0 }
 
-    /// The number of dead letters by reason.
     var deadReasons: [String: Int] { Dictionary(grouping: dead, by: \.reason).mapValues(\.count) }
 }
 

@@ -55,13 +55,13 @@ extension WorkerProcess {
 }
 
 /// Runs a command of `apns-worker`.
-/// - Parameter redis: the URL of its Redis.
+/// - Parameter redis: the URL of the command's Redis.
 func apnsWorker(_ redis: String, _ arguments: String...) async throws -> EndToEnd.CommandLineTests.Output {
     try await apnsWorker(redis, arguments)
 }
 
 /// Runs a command of `apns-worker`.
-/// - Parameter redis: the URL of its Redis, unless the environment has another one.
+/// - Parameter redis: the URL of the command's Redis, unless the environment has another URL.
 func apnsWorker(
     _ redis: String, _ arguments: [String], environment: [String: String] = [:], input: String? = nil
 ) async throws -> EndToEnd.CommandLineTests.Output {
@@ -85,7 +85,6 @@ extension RedisServer {
         return count
     }
 
-    /// Ends the leases of all lanes.
     func endLeases() throws {
         for name in try QueueContents(self).workers { try run("ZADD", "push:{default}:workers", "XX", "1", name) }
     }
