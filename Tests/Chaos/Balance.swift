@@ -81,7 +81,7 @@ struct Balance {
     ) {
         expect(campaign.total, total, "the campaign has another total than was pushed")
         expect(campaign.ended, sums.ofCampaign, "the campaign counts other ends than it has notifications")
-        // A failover or a power cut can lose reservations of the rate, so that workers exceed the rate.
+        // A failover or a power cut can lose reservations of the rate. Workers then exceed the rate.
         guard options.topology == .single, options.durability == .strict else { return }
         let (time, shortest) = (campaign.updatedAt - limit.setAfter, limit.shortestTime(of: campaign.ended, plan))
         if time < shortest {

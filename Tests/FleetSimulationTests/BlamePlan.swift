@@ -190,7 +190,7 @@ extension BlamePlan {
         guard !isOfWay else { return 10_000 }
         guard !hasCampaign else { return 1000 }
         return switch (bad, good) {
-        // Nearly all answers of the endpoint are then answers to this job.
+        // One job with ten thousand tokens gets nearly all answers of the endpoint.
         case (.tenThousandTokens, .perMinute): 10_000
         case (.once, _), (.fivePercent, _), (.tenThousandTokens, _), (_, .thousandPerSecond): 1000
         case (.thousand, .eightPerSecond): 10_000

@@ -155,7 +155,7 @@ struct CommandArguments {
     }
 
     /// Returns the command with a text in its script's source replaced.
-    /// - Parameter known: the changed sources by script, because searching a source takes longer than a step.
+    /// - Parameter known: a cache of the changed sources by script. Searching a source takes longer than a step.
     func replacing(
         _ find: String, by replacement: String, _ known: inout [QueueScript: MutatedSource]
     ) -> RedisCommand {

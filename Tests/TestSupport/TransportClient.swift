@@ -112,7 +112,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         return try await eventLoop.submit { question(core.value.pool) }.get()
     }
 
-    /// A transport's connections and free places. `isDormant` is true after an idle end, and `accepts` if it accepts a notification.
+    /// The number of connections and of free places of a transport; true if it is dormant; true if it accepts a notification.
     package typealias State = (connections: Int, capacity: Int, isDormant: Bool, accepts: Bool)
 
     /// Requests capacity from a transport without connections.

@@ -70,9 +70,9 @@ extension UInt8 {
 /// The rights of a client on its connection: those of its certificate or its provider tokens.
 ///
 /// Source for provider tokens: Apple, "Establishing a token-based connection to APNs". A connection accepts the tokens of one team, signed
-/// with team-scoped keys, or with a topic-specific key and its related key. A token may change once every 20 minutes. After an earlier
-/// change, a connection refuses all tokens for the rest of the 20 minutes (Apple's engineers, developer forums, thread 675879). After an
-/// expired token, it refuses all tokens forever (observed: pushy, pull request 783). The reasons of these refusals are assumed.
+/// with team-scoped keys, or with a topic-specific key and its related key. The reason for other keys is assumed. A token may change once
+/// every 20 minutes. After an earlier change, a connection refuses all tokens for the rest of the 20 minutes (Apple's engineers, developer
+/// forums, thread 675879). After an expired token, it refuses all tokens forever (observed: pushy, pull request 783).
 final class ClientCredentials {
     /// The provider tokens of one key.
     private struct Tokens {

@@ -1,6 +1,6 @@
 import WebPages
 
-/// The forms of the inbox. After a form is sent, the browser returns to the page with this query.
+/// The forms of the inbox. After a form is sent, the browser returns to the page with ``query``.
 struct InboxForms {
     let query: [(name: String, value: String?)]
 

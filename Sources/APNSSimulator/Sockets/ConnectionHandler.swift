@@ -37,7 +37,7 @@ enum SocketStep: Equatable {
     case write(ByteBuffer)
     /// Close this side, and read until the client has closed too.
     case close
-    /// Let the client close. Close after a moment if the client does not.
+    /// Let the client close. Close after 250 ms if the client does not.
     case linger
     /// Close without close_notify.
     case drop

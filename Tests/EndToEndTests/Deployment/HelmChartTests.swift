@@ -119,7 +119,7 @@ extension EndToEnd {
             try await run("helm", ["template", release, chart, "--values", "-"] + options, values)
         }
 
-        /// Returns the chart's objects, as text and by kind. For all but the worker, the kind is `<kind>/<component>`.
+        /// Returns the chart's objects, as text and by kind, or by `<kind>/<component>` for `web`, `webhook` and `grafana`.
         private static func objects(
             _ values: String, _ options: [String] = [], release: String = "apns-worker"
         ) async throws -> (text: String, byKind: [String: YAMLNode]) {

@@ -67,7 +67,7 @@ extension EndToEnd {
             for row in truths.flatMap(\.rows) {
                 let names = (row.last ?? "").matches(of: /`([^`]+)`/).map { String($0.1) }
                 #expect(!names.isEmpty, "no test: \(row[0])")
-                // `#expect` would print the thousands of names in `tests`.
+                // `#expect` on `tests` would print thousands of names.
                 let missing = names.filter { !tests.contains($0) }
                 #expect(missing.isEmpty, "\(row[0]): there is no such test")
             }

@@ -87,7 +87,7 @@ extension EndToEnd {
             let (redis, simulator) = try await startServers(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
-            // The settlement script has fifteen keys; the first is of the lane's claims. The pattern skips runs that settle nothing.
+            // The settlement script has fifteen keys, first the key of the lane's claims. The pattern skips runs that settle nothing.
             let proxy = try await FaultProxy(to: redis.port) { bytes in
                 let all = sent.withLock { sent in
                     sent += String(buffer: bytes)

@@ -49,7 +49,7 @@ extension EndToEnd {
 
         @Test("a removed app finishes its jobs; later jobs become dead letters until it is configured again")
         func removed() async throws {
-            // Even on a busy machine, the test sees all claims before the first answer.
+            // With this delay, even a busy machine shows all claims before the first answer.
             let (redis, simulator) = try await startServers(simulator: ["--delay", "3s"])
             let both = Self.shop(simulator.port, Self.news + "    endpoint: localhost:\(simulator.port)\n")
             let scene = try Self.scene(redis, both)

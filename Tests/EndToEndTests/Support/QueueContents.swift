@@ -148,7 +148,7 @@ func expectAgreement(
     sourceLocation: SourceLocation = #_sourceLocation
 ) {
     expectAgreement(worker, queue, sourceLocation: sourceLocation)
-    // Answers that are in flight when a connection is dropped do not reach the worker. It then sends the notifications again.
+    // The worker does not receive answers that are in flight when a connection is dropped. It sends their notifications again.
     let unread = simulator.drops == 0 ? 0 : simulator.duplicates
     #expect(
         (worker.delivered...worker.delivered + unread).contains(simulator.answers["200"] ?? 0),
