@@ -29,7 +29,7 @@ struct ChaosRun {
 
     private let options: Options
     private let stage: Stage
-    /// One for each queue.
+    /// One producer for each queue.
     private let producers: [Producer]
     private let maker: JobMaker
     private let log: EventLog

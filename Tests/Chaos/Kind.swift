@@ -156,13 +156,13 @@ enum Kind: CaseIterable {
     }
 }
 
-/// How a notification can end.
+/// The ways in which a notification can end.
 struct Ends: OptionSet {
     let rawValue: UInt8
     static let delivered = Ends(rawValue: 1)
     static let invalid = Ends(rawValue: 2)
     static let dead = Ends(rawValue: 4)
-    /// Expired, or dropped because its answer never arrived: Redis only counts these.
+    /// The notification expired, or was dropped because its answer never arrived. Redis only counts such notifications.
     static let lapsed = Ends(rawValue: 8)
 }
 

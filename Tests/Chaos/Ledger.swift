@@ -12,16 +12,16 @@ struct Ledger {
 
     /// The number of notifications of each sort. Without problems, each notification is of exactly one sort.
     struct Sums: Encodable {
-        /// Accepted by APNs, and in no dead letter.
+        /// Notifications that APNs accepted, and that are in no dead letter.
         var accepted = 0
         /// The part of ``accepted`` that could have expired or been dropped.
         var acceptedAndMayLapse = 0
         var invalid = 0
-        /// In a dead letter, and never accepted.
+        /// Notifications in a dead letter that APNs never accepted.
         var dead = 0
-        /// In a dead letter although APNs accepted it: its answers were lost, or it was poison.
+        /// Notifications in a dead letter although APNs accepted them: the answers were lost, or the job was poison.
         var acceptedAndDead = 0
-        /// Neither accepted nor invalid nor dead: expired or dropped.
+        /// Expired or dropped notifications, which are neither accepted nor invalid nor dead.
         var lapsed = 0
         /// Acceptances beyond the first.
         var duplicates = 0

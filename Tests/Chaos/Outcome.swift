@@ -4,7 +4,7 @@ import Foundation
 struct Outcome {
     let options: ChaosRun.Options
     let plan: Plan
-    /// From the beginning to the end of the drain.
+    /// The duration from the beginning of the run to the end of the drain.
     let seconds: Double
     let balance: Balance
     let fleet: Fleet.History

@@ -24,7 +24,7 @@ struct BlameMatrixTests {
         }
     }()
 
-    /// Each fault in its extremes.
+    /// Each fault once, a thousand times, and in a job with ten thousand tokens.
     static let extremes = BlamePlan.Fault.allCases.flatMap { fault in
         [
             BlamePlan(fault, .once), BlamePlan(fault, .thousand, hasCampaign: true, .workers),

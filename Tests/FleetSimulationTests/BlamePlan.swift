@@ -107,7 +107,7 @@ struct BlamePlan: CustomStringConvertible, Sendable {
     var restart: Int64?
     /// True if the fault is on the way of the first worker to APNs, and ends all its requests.
     var isWorkerRefused = false
-    /// From this time on, all requests fail on connections that were opened earlier.
+    /// The time after which all requests fail on connections that were opened before this time.
     var stuckConnectionsFrom: Int64?
     /// True if the faults are on the way to APNs, and no notification is bad.
     var isOfWay: Bool { isWorkerRefused || stuckConnectionsFrom != nil }

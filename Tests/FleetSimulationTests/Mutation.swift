@@ -79,7 +79,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case claimHidesCommands
     /// Provider tokens have a signature of zeros.
     case sendsUnsignedTokens
-    /// A lane that stood still enforces its deadlines before it reads what has arrived.
+    /// After standing still, a lane enforces its deadlines before it reads answers that have arrived.
     case enforcesDeadlinesLate
     /// Answers are written only when all notifications of their job have ended.
     case settlesOnlyWholeJobs

@@ -30,9 +30,9 @@ final class SimulatedTransport: Transport {
         }
     }
 
-    /// A request must be answered within this time.
+    /// The time after which the transport gives up a request.
     private static let requestTimeout = TimeAmount.seconds(20)
-    /// The time after which a request counts as unanswered.
+    /// The time after which the transport reports that a request is unanswered.
     private static let patience = TimeAmount.seconds(5)
 
     private unowned let simulation: FleetSimulation

@@ -68,7 +68,7 @@ package final class ChildProcess: Sendable {
     package var output: String { text("output") }
     package var errors: String { text("errors") }
 
-    /// How the program ended; `nil` while it runs.
+    /// The end of the program; `nil` while it runs.
     package var ending: Ending? {
         known.withLock { ending in
             if ending == nil {

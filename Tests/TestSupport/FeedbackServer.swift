@@ -83,7 +83,7 @@ package final class FeedbackPeer: LoopBound {
 
     /// True once TLS is set up and the client's certificate is accepted.
     package var isConnected: Bool { counts.withLockedValue { $0.isConnected } }
-    /// The number of bytes that the system has accepted. It does not accept all bytes for a client that does not read.
+    /// The number of bytes that the system has accepted. If the client does not read, the system does not accept all bytes.
     package var sentBytes: Int { counts.withLockedValue { $0.sent } }
     package var isClosed: Bool { counts.withLockedValue { $0.isClosed } }
 

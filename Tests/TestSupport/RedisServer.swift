@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// The server ends with `stop`, with this object, or at the latest with the test process, even if that is killed.
 package final class RedisServer: Sendable {
-    /// Why the server did not start.
+    /// The failure of a server that did not start.
     package struct Failure: Error, CustomStringConvertible {
         /// The problem, with the end of the server's log if there is one.
         package let description: String

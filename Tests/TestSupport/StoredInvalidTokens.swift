@@ -8,9 +8,9 @@ package struct StoredInvalidToken: Equatable, Sendable {
         package var reason, topic, environment, source: String?
     }
 
-    /// When the token became invalid, in milliseconds since 1970.
+    /// The time when the token became invalid, in milliseconds since 1970.
     package var at: Int64
-    /// When the token was marked, in days since 1970.
+    /// The day when the token was marked, in days since 1970.
     package var day: Int
     package var facts: Facts
 

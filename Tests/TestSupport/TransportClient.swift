@@ -32,7 +32,7 @@ package struct TransportClient<Pool: Transport & SendableMetatype>: LoopBound {
         }
 
         private func pump(_ isolation: Isolation) {
-            // The notification must leave the queue first, because its submission can complete others, which calls this function again.
+            // The notification must leave the queue first, because its submission can complete others and re-enter this function.
             while let (tag, notification) = waiting[isolation]?.popFirst() {
                 guard !pool.submit(notification, tag: tag, in: isolation) else { continue }
                 waiting[isolation]?.prepend((tag, notification))

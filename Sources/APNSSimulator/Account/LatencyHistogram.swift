@@ -41,7 +41,7 @@ package struct LatencyHistogram: Equatable, Sendable {
 
     private static func upperEnd(_ index: Int) -> Int64 {
         let shift = max(0, index >> bits - 1)
-        // For the very last class the sum overflows an Int64 until 1 is subtracted.
+        // The sum overflows an Int64 for the very last class. Subtracting 1 corrects this.
         return (Int64(index - shift << bits) + 1) << Int64(shift) &- 1
     }
 }

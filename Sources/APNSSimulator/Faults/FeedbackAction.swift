@@ -1,7 +1,7 @@
 /// A rule of the feedback service, in the form of `--feedback-fault`.
 package typealias FeedbackRule = Rule<FeedbackAction>
 
-/// How the feedback service serves a connection.
+/// The way in which the feedback service serves a connection.
 package struct FeedbackAction: RuleAction {
     /// The wait between pieces.
     package var slow: AnswerDelay?

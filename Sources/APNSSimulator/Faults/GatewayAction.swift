@@ -118,7 +118,7 @@ extension GatewayAction {
 struct GatewayEffect: Equatable {
     var answer: GatewayAction.Answer
     var accepts: Bool
-    /// In microseconds.
+    /// The delay in microseconds.
     var delay: Int64 = 0
     /// The time that the feedback service reports, in milliseconds since 1970; nil for the time of arrival.
     var since: Int64?

@@ -12,7 +12,7 @@ struct GatewayCheck {
         case good(SimulatedToken, id: UnsafeBufferPointer<UInt8>?)
     }
 
-    /// In bytes: 2048, or 256 as before iOS 8.
+    /// The limit in bytes: 2048, or 256 as before iOS 8.
     var maximumPayloadSize = 2048
     /// The payload's member that identifies a notification.
     var idMember: [UInt8]?

@@ -8,11 +8,11 @@ struct GatewayNotification {
     /// The maximum length of a frame of command 2: all five items, with the longest payload that the length field allows.
     static let maximumLength = 5 * 3 + GatewayFrame.tokenSizes.upperBound + 65_535 + 4 + 4 + 1
 
-    /// 0, 1 or 2.
+    /// The command: 0, 1 or 2.
     var command: UInt8
-    /// nil in command 0, and in frames without an identifier.
+    /// The identifier; nil in command 0, and in frames without an identifier.
     var identifier: UInt32?
-    /// Seconds since 1970; 0 to deliver now or never. nil if missing.
+    /// The expiration in seconds since 1970; 0 to deliver now or never. nil if missing.
     var expiration: UInt32?
     /// 10 or 5; nil if missing.
     var priority: UInt8?

@@ -68,7 +68,7 @@ struct SimulatedGatewayConnection: SimulatorConnection {
             return
         }
         let isJudged = service.judgesGatewayNotifications
-        // Moved out, because the closure changes the rest of this value.
+        // The reader is moved out, because the closure changes the other members of this value.
         var reader = GatewayFrameReader()
         swap(&reader, &self.reader)
         do throws(GatewayFault) {

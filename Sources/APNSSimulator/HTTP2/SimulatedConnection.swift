@@ -11,7 +11,7 @@ final class SimulatedConnection: SimulatorConnection {
     /// The number of the connection, from 1.
     private let number: Int
     private var fault: PushAction.ConnectionFault?
-    /// nil on a connection that never speaks HTTP/2.
+    /// The HTTP/2 session; nil on a connection that never speaks HTTP/2.
     private var session: HTTP2ServerSession?
     private var wheel: DelayWheel
     private var limit: StreamLimit

@@ -80,7 +80,7 @@ struct NextAnswer: Sendable {
         NextAnswer("silence", "no answer", "answer=silence"), NextAnswer("drop", "connection lost", "answer=drop"),
     ]
 
-    /// Without slow and lost answers, because the gateway does not acknowledge what it accepts.
+    /// The buttons omit slow and lost answers, because the gateway does not acknowledge what it accepts.
     private static let gateway = [
         NextAnswer("8", "8 InvalidToken", "answer=8"), NextAnswer("1", "1 ProcessingError", "answer=1"),
         NextAnswer("10", "10 Shutdown", "answer=10"),

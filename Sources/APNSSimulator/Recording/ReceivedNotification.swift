@@ -185,7 +185,7 @@ extension ReceivedNotification {
         return token != nil && token == other.token && topic == other.topic && payload == other.payload
     }
 
-    /// The value of ``InboxFilter/answer`` for this answer.
+    /// The value of ``InboxFilter/answer`` that selects this answer.
     var answerKey: String {
         guard case .answered(let status, _) = outcome else { return "lost" }
         return "\(status)"

@@ -13,7 +13,7 @@ struct ChannelRegistry: Sendable {
         var policies: [[UInt8]: MessageStoragePolicy] = [:]
         /// The most recently deleted ids.
         var deleted: [[UInt8]] = []
-        /// In order of creation.
+        /// The ids of the channels in order of creation.
         var order: [[UInt8]] = []
     }
 

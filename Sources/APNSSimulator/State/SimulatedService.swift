@@ -44,7 +44,7 @@ final class SimulatedService: Sendable {
                 devices: DeviceRegistry(configuration.devices),
                 tokens: ProviderTokens(keys: configuration.providerKeys),
                 generator: SeededGenerator(seed: configuration.seed),
-                // Not from the seed: generated UUIDs must not repeat in the next run.
+                // The ids do not depend on the seed, because generated UUIDs must not repeat in the next run.
                 ids: SeededGenerator(seed: .random(in: .min ... .max)),
                 channels: ChannelRegistry(maximum: configuration.maximumChannels),
                 gatewayRules: RuleScript(configuration.gatewayRules, limit: configuration.accountLimit),

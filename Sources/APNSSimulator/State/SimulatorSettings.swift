@@ -5,7 +5,7 @@ import PushJob
 package struct SimulatorSettings: Equatable, Sendable {
     /// Determines which answers to notifications for devices have an `apns-unique-id`. Answers to broadcasts always have it.
     package enum UniqueIDs: String, CaseIterable, Sendable {
-        /// In the sandbox only, as Apple documents.
+        /// Answers have it in the sandbox only, as Apple documents.
         case auto
         case on
         case off

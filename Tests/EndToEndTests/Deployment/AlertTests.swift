@@ -417,7 +417,7 @@ extension EndToEnd.AlertTests {
 
     private struct Rules {
         static let prefix = "ApnsWorker"
-        /// How many seconds an alert's state must last, by the alert's name without the prefix.
+        /// The seconds for which an alert's state must last, by the alert's name without the prefix.
         let delays: [String: Int]
         let metrics: Set<String>
 
@@ -575,17 +575,17 @@ extension EndToEnd.AlertTests {
     private struct Replay {
         /// The seconds between two scrapes, and also between two evaluations of the rules.
         private static let step = 30
-        /// When the state begins, in seconds.
+        /// The time when the state begins, in seconds.
         private static let begin = 11 * step
 
         private let scene: Scene
         private let recording: Recording
         private let delays: [String: Int]
-        /// When the last page of the state is read.
+        /// The time when the last page of the state is read.
         private let last: Int
-        /// When the state ends.
+        /// The time when the state ends.
         private let end: Int
-        /// From this time on, no rule looks back at the state.
+        /// The time from which no rule looks back at the state.
         private let over: Int
 
         init(_ scene: Scene, _ recording: Recording) throws {

@@ -65,7 +65,7 @@ extension EndToEnd {
                 }.joined()
         }
 
-        /// Returns the first part that the text has.
+        /// Returns the first of the parts that the text contains.
         private static func leak(_ text: String, _ parts: [String]) -> String? {
             let text = Data(text.utf8)
             return parts.first { text.end(of: $0) != nil }

@@ -21,7 +21,7 @@ struct FeedbackScene {
 
     static func tokens(_ numbers: Range<Int>) -> Set<String> { Set(numbers.map(token)) }
 
-    /// When a token became invalid, in seconds since 1970.
+    /// The time when a token became invalid, in seconds since 1970.
     static func seconds(_ number: Int) -> UInt32 { 1_700_000_000 + UInt32(number) }
 
     static func bytes(_ numbers: Range<Int>) -> [UInt8] {

@@ -63,7 +63,7 @@ extension EndToEnd {
             let none = try await Self.results(["--campaign", "autumn"], redis)
             #expect(
                 none.ending == .exited(0) && none.errors.hasPrefix("no results match (4 searched in queue default)\n"))
-            // For a named job or device, no result is a failure.
+            // If a search names a job or a device, finding no result is a failure.
             try await Self.results(["--id", "nosuch"], redis).fails(1)
         }
 
