@@ -372,11 +372,11 @@ final class SimulatedAPNS {
         guard simulation.hasFaults, simulation.options.faults.contains(.apns) else {
             return accept(number, delay, answer)
         }
-        // Devices that receive many notifications.
+        // These tokens are of devices that receive many notifications.
         if token.hasPrefix("dd"), random.chance(25) {
             return refuse(.tooManyRequests, retryAfter: random.pick(1...3))
         }
-        // Devices that remove the app.
+        // These tokens are of devices that remove the app.
         if token.hasPrefix("ee"), random.chance(5) {
             ledger.refuse(token, .unregistered)
             return refuse(.unregistered)

@@ -17,14 +17,14 @@ struct DelayWheel {
 
     init(now: Int64) { handedOutThrough = now }
 
-    /// Delays the answer of a stream. If it is already due, the next tick passes it on.
+    /// Delays the answer of a stream. If the answer is already due, the next tick passes it on.
     mutating func hold(stream: Int32, until due: Int64) {
         let due = max(due, handedOutThrough + 1)
         buckets[Int(due % Self.size)].append(Entry(due: due, stream: stream))
         count += 1
     }
 
-    /// Passes on every stream due by now, the earliest first.
+    /// Calls the body with every stream whose answer is due, the earliest first.
     mutating func advance(to now: Int64, _ body: (Int32) -> Void) {
         guard now > handedOutThrough else { return }
         // One round visits every bucket, however long the event loop was blocked.

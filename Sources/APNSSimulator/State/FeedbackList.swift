@@ -87,7 +87,7 @@ struct FeedbackList: Sendable {
             times.removeValue(forKey: token).map { FeedbackRecord(token: token, seconds: $0) }
         }
         first = end
-        // Compacts only when the removed part is larger. Otherwise, reading the list in small pieces would copy it each time.
+        // Compacts only if more than half of the list is removed. Otherwise, reading in small pieces would copy the list each time.
         if first > order.count / 2 {
             order.removeSubrange(..<first)
             first = 0
