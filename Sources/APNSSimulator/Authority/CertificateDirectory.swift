@@ -37,7 +37,7 @@ package struct CertificateDirectory: Sendable {
             }
         }
         try write(
-            Array("The simulator that is started with this directory replaces its files.\n".utf8), Self.mark, 0o644)
+            Array("A simulator that starts with this directory replaces the files in it.\n".utf8), Self.mark, 0o644)
         for (name, contents, mode) in files { try write(contents, name, mode) }
     }
 

@@ -66,7 +66,7 @@ package final class SimulatedAuthority: Sendable {
         for topic in [topic] + otherTopics
         where topic.isEmpty || !topic.utf8.allSatisfy(\.isOfName) {
             throw SimulatorError(
-                "'\(topic)' is not a bundle identifier; it must be letters, digits, dots, hyphens and underscores")
+                "'\(topic)' is not a bundle identifier; use only letters, digits, dots, hyphens and underscores")
         }
         return try issue(
             subject: [(NID_userId, topic), (NID_commonName, "Apple Push Services: \(topic)")], usage: "clientAuth",

@@ -271,7 +271,9 @@ struct ControlRoutes: Sendable {
         routes.add(.delete, "/notifications") { _, _ in try .control(["deleted": recorder.clear()]) }
         routes.add(.delete, "/notifications/:sequence") { _, context in
             guard let sequence = context.parameters.get("sequence", as: UInt64.self), recorder.remove(sequence) else {
-                throw HTTPError(.notFound, message: "no such notification is kept")
+                throw HTTPError(
+                    .notFound, message: "no notification with this number is kept; GET /notifications lists the numbers"
+                )
             }
             return try .control(["deleted": 1])
         }
@@ -286,9 +288,9 @@ struct ControlRoutes: Sendable {
             text == "accepted" ? true : text == "refused" ? false : nil
         }
         filter.limit =
-            try query.take("limit", "must be a whole number from 1") { Int($0).flatMap { $0 >= 1 ? $0 : nil } }
+            try query.take("limit", "must be a whole number, at least 1") { Int($0).flatMap { $0 >= 1 ? $0 : nil } }
             ?? filter.limit
-        let wait = try query.take("wait", "must be seconds, up to \(Int(maximumWait))") { text in
+        let wait = try query.take("wait", "must be at most \(Int(maximumWait)) seconds") { text in
             Double(text).flatMap { $0 >= 0 && $0 <= maximumWait ? $0 : nil }
         }
         try query.finish()

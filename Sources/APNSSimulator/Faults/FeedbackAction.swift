@@ -18,7 +18,7 @@ package struct FeedbackAction: RuleAction {
 
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
         slow = try reader.take("slow", "must be \(AnswerDelay.form)") { AnswerDelay($0) }
-        pieces = try reader.take("pieces", "must be a number of bytes from 1, or a range such as 1..7", Self.range)
+        pieces = try reader.take("pieces", "must be a number of bytes, at least 1, or a range such as 1..7", Self.range)
         cut = try reader.take("cut", "must be a whole number of bytes") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
         hangs = try reader.flag("hang") ?? false
         guard slow != nil || pieces != nil || cut != nil || hangs else {

@@ -32,7 +32,7 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
         }
         let conditions = Action.conditions(at: point)
         if conditions.contains(.rate) {
-            rate = try reader.take("rate", "must be a number above 0, up to 1") { text in
+            rate = try reader.take("rate", "must be a number above 0 and at most 1") { text in
                 Double(text).flatMap { $0 > 0 && $0 <= 1 ? $0 : nil }
             }
         }
@@ -228,7 +228,7 @@ package struct RuleReader {
             let pair = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let key = Self.trimmed(pair[0])
             guard pair.count == 2, !key.isEmpty else {
-                throw error(nil, "'\(part)' is not of the form key=value")
+                throw error(nil, "'\(part)' does not have the form key=value")
             }
             guard values.updateValue(Self.trimmed(pair[1]), forKey: key) == nil else {
                 throw error(key, "is given twice")
@@ -260,13 +260,13 @@ package struct RuleReader {
 
     func finish() throws(RuleError) {
         guard let key = values.keys.min() else { return }
-        throw error(key, "is unknown, or has no effect together with the other keys")
+        throw error(key, "is unknown, or has no effect with the other keys; correct or remove it")
     }
 }
 
 extension RuleReader {
     mutating func count(_ key: String) throws(RuleError) -> Int? {
-        try take(key, "must be a whole number from 1") { Int($0).flatMap { $0 >= 1 ? $0 : nil } }
+        try take(key, "must be a whole number, at least 1") { Int($0).flatMap { $0 >= 1 ? $0 : nil } }
     }
 
     mutating func flag(_ key: String) throws(RuleError) -> Bool? {

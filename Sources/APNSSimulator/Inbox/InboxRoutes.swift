@@ -24,7 +24,7 @@ struct InboxRoutes: Sendable {
         pages.get("/inbox/:sequence/fixture") { _, context in
             guard let sequence = context.parameters.get("sequence", as: UInt64.self),
                 let entry = inbox.recorder.entry(sequence)
-            else { throw HTTPError(.notFound, message: "no such push is kept") }
+            else { throw HTTPError(.notFound, message: "no push with this number is kept") }
             var response = Response.json(bytes: entry.notification.fixture)
             response.headers[.contentDisposition] = "attachment; filename=\"push-\(sequence).json\""
             return response
@@ -45,7 +45,10 @@ struct InboxRoutes: Sendable {
             guard let token = form["token"].flatMap({ SimulatedToken(hex: $0) }),
                 let transport = form["transport"].flatMap({ ReceivedNotification.Transport(rawValue: $0) }),
                 let answer = NextAnswer.all(transport).first(where: { $0.value == form["answer"] })
-            else { throw HTTPError(.badRequest, message: "the form must have token, transport and answer of a button") }
+            else {
+                throw HTTPError(
+                    .badRequest, message: "the form must have the fields token, transport and answer of a button")
+            }
             try answer.apply(to: token, transport, service)
             return back(request)
         }
@@ -62,7 +65,7 @@ struct InboxRoutes: Sendable {
         pages.post("/inbox/remove") { request, _ in
             let form = try await form(request)
             guard let rule = form["rule"], let isGateway = form["isGateway"] else {
-                throw HTTPError(.badRequest, message: "the form must have rule and isGateway")
+                throw HTTPError(.badRequest, message: "the form must have the fields rule and isGateway")
             }
             // The rule may have been applied in the meantime.
             _ = service.state.withLock { state in

@@ -45,11 +45,11 @@ package final class ProviderKey: @unchecked Sendable {
     /// - Throws: ``SimulatorError`` if the text is neither key, or if the key is not on the curve P-256.
     package init(keyID: String, teamID: String, pem: [UInt8], scope: Scope = Scope()) throws(SimulatorError) {
         guard let key = Self.read(pem) else {
-            throw SimulatorError("provider key \(keyID): not a public or private key in PEM without a passphrase")
+            throw SimulatorError("provider key \(keyID) must be a public or private key in PEM without a passphrase")
         }
         guard EVP_PKEY_get_base_id(key) == EVP_PKEY_EC, EVP_PKEY_get_bits(key) == 256 else {
             EVP_PKEY_free(key)
-            throw SimulatorError("provider key \(keyID): not an EC key on the curve P-256 (prime256v1)")
+            throw SimulatorError("provider key \(keyID) must be an EC key on the curve P-256 (prime256v1)")
         }
         self.keyID = keyID
         self.teamID = teamID

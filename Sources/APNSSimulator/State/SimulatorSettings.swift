@@ -67,7 +67,7 @@ package struct SimulatorSettings: Equatable, Sendable {
     }
 
     private static func limit(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Int?? {
-        try reader.take(key, "must be a whole number from 1, or off") { text -> Int?? in
+        try reader.take(key, "must be a whole number, at least 1, or off") { text -> Int?? in
             text == "off" ? .some(nil) : Int(text).flatMap { $0 >= 1 ? .some($0) : nil }
         }
     }
