@@ -122,7 +122,9 @@ extension JobRow: Shown {
             .init("tokens", "Devices without an outcome, or the channel.", isDetail: true, \.job.tokens),
             .init("size", "Size of the stored job in bytes.", as: .bytes, in: .facts, \.job.size),
             .init("job", "Job as its producer wrote it, if it is UTF-8.", isDetail: true, \.job.original.utf8Text),
-            .init("job_base64", "Its bytes, otherwise.", isDetail: true, \.job.original.base64IfNotUTF8),
+            .init(
+                "job_base64", "Bytes of the job in base64, if it is not UTF-8.", isDetail: true,
+                \.job.original.base64IfNotUTF8),
             .init("check", "Findings of a check.", isDetail: true, \.verdicts),
         ])
 }

@@ -32,8 +32,8 @@ extension Setting {
     static let redisURL = Setting(
         "redis.url", .text, .redis,
         """
-        redis://[user:password@]host:port/db, redis+sentinel://host,…/db?master=name or redis+cluster://host,…; rediss… for \
-        TLS; ?password_file=/path for a password in a file.
+        URL of Redis: redis://[user:password@]host:port/db, redis+sentinel://host,…/db?master=name or redis+cluster://host,…. \
+        With rediss instead of redis, TLS is used. ?password_file=/path reads the password from a file.
         """, initial: "redis://127.0.0.1:6379", isSecret: true, flag: "redis")
     static let redisCA = Setting(
         "redis.ca", .file, .redis,
@@ -77,9 +77,8 @@ extension Setting {
 
     static let maxAttempts = Setting(
         "max_attempts", .number(1...1000), .work, to: \WorkerConfiguration.retry.maximumAttempts,
-        "Attempts that the failures of a job may spend, unless the job sets them. The first failure spends none.",
-        isReloadable: true
-    )
+        "Maximum attempts that failures of a job spend, unless the job has its own `max_attempts`. The first failure spends no attempt.",
+        isReloadable: true)
     static let invalidTokensDays = Setting(
         "invalid_tokens_days", .duration(.days, 0...36_500), .work, to: \WorkerConfiguration.invalidTokenAge,
         stored: .milliseconds, "Time for which invalid tokens are kept; 0 keeps them forever.")
@@ -89,7 +88,8 @@ extension Setting {
         initial: .text(Logger.Level.info.rawValue), isReloadable: true)
     static let logFormat = Setting(
         "log_format", .choice(LogFormat.allCases.map(\.rawValue)), .work,
-        "text, json, journal for systemd's journal, or auto, which depends on standard error.",
+        "Format of the log: text, json, journal (for systemd's journal), or auto, which is text on a terminal, journal under systemd and "
+            + "otherwise json.",
         initial: .text(LogFormat.auto.rawValue))
 
     private static let work = [
@@ -130,12 +130,12 @@ extension Setting {
 
     static let tracesURL = Setting(
         "traces.url", .text, .admin,
-        "URL of an OpenTelemetry collector (OTLP over HTTP, JSON), which gets a span for the wait and for each request of traced jobs, "
-            + "such as http://localhost:4318. Only jobs with a traceparent whose flag sampled is set are traced.",
+        "URL of an OpenTelemetry collector (OTLP over HTTP, JSON), such as http://localhost:4318. For each traced job, it gets a span for "
+            + "the wait and for each request. A job is traced if its traceparent has the flag sampled.",
         otherwise: "no spans")
     static let tracesHeaders = Setting(
         "traces.headers_file", .file, .admin,
-        "File with headers for the collector, one `Name: value` per line, such as a header with a token.")
+        "File with headers for the collector, such as Authorization, one `Name: value` per line.")
     static let tracesCA = Setting(
         "traces.ca", .file, .admin, "Trusted certificate authorities for the collector, PEM or DER.",
         otherwise: "the system's")
@@ -146,7 +146,7 @@ extension Setting {
 
     static let topic = Setting(
         "topic", .list, .app,
-        "Bundle identifier of the app, which is the topic of jobs without a topic. Several are separated by commas.",
+        "Bundle identifier of the app, and topic of jobs that name no topic. Separate several identifiers by commas.",
         otherwise: "required")
     static let key = Setting(
         "key", .file, .app, "Signing key, AuthKey_….p8 from Apple's developer site; or `key_base64`.",
@@ -194,16 +194,17 @@ extension Setting {
         otherwise: "none")
     static let transport = Setting(
         "transport", .choice(["http2", "gateway"]), .app,
-        "http2, or gateway for the binary protocol that Apple has retired.",
+        "Protocol of APNs: http2, or gateway for the binary protocol that Apple has retired.",
         initial: "http2")
     static let endpoint = Setting(
-        "endpoint", .text, .app, "production, sandbox, or host:port of another server.", initial: "production")
+        "endpoint", .text, .app, "Server of APNs: production, sandbox, or host:port of another server.",
+        initial: "production")
     static let feedbackEndpoint = Setting(
-        "feedback_endpoint", .text, .feedback, "production, sandbox, or host:port of another feedback service.",
+        "feedback_endpoint", .text, .feedback, "Feedback service: production, sandbox, or host:port of another server.",
         otherwise: "Apple's for the app's environment, or port 2196 of `endpoint`")
     static let managementEndpoint = Setting(
         "management_endpoint", .text, .channels,
-        "production, sandbox, or host:port of another server that manages channels.",
+        "Server that manages channels: production, sandbox, or host:port of another server.",
         otherwise: "Apple's, or that of `endpoint`")
     static let ca = Setting(
         "ca", .file, .app, "File with the trusted certificate authorities, PEM or DER; or `ca_base64`.",
@@ -211,7 +212,7 @@ extension Setting {
     static let caBase64 = Setting(
         "ca_base64", .text, .app, "The trusted certificate authorities as base64.", isSecret: true, hasFlag: false)
     static let proxy = Setting(
-        "proxy", .text, .app, "HTTP proxy, http://[user:password@]host:port, or none.",
+        "proxy", .text, .app, "URL of an HTTP proxy, http://[user:password@]host:port, or none to use no proxy.",
         otherwise: "from HTTPS_PROXY and NO_PROXY", isSecret: true)
 
     /// The settings of apps that have no effect with `run --simulate`.
@@ -243,7 +244,7 @@ extension Setting {
             "Maximum time for each step of connecting: TCP, the proxy's answer, and TLS."),
         Setting(
             "reconnect_base", .duration(.milliseconds, 10...600_000), .app, to: \AppConfiguration.reconnectBase,
-            "Maximum pause after a first failure to connect; it doubles with each further failure."),
+            "Maximum pause after the first failure to connect; it doubles with each further failure."),
         Setting(
             "reconnect_cap", .duration(.milliseconds, 10...3_600_000), .app, to: \AppConfiguration.reconnectCap,
             "Maximum pause between attempts to connect."),
@@ -259,8 +260,8 @@ extension Setting {
         Setting(
             "expiration", .duration(.seconds, 0...31_536_000), .app, to: \AppConfiguration.expiration,
             """
-            Default expiration of jobs, as a duration from their creation; 0 for immediate delivery only. Broadcasts, voip and \
-            pushtotalk default to 0.
+            Default expiration of jobs, as a duration from their creation; 0 for immediate delivery only. It does not \
+            apply to broadcasts, voip and pushtotalk, whose default is 0.
             """, otherwise: "left to APNs"),
         Setting(
             "strict_payloads", .choice(["on", "off"]), .app, to: \AppConfiguration.strictPayloads,
@@ -305,20 +306,21 @@ extension Setting {
 
     static let weight = Setting(
         "weight", .number(1...1000), .format,
-        "Share of the worker while other queues have work too. Only under `queues.<name>`.",
+        "Share of the worker's sending that the queue gets while other queues have jobs. Only under `queues.<name>`.",
         initial: 1, hasFlag: false, canBeCommon: false)
     static let format = Setting(
         "format", .choice(ProducerFormat.allCases.map(\.rawValue)), .format,
         """
         Format of the jobs and their list: native on push:{<queue>}:jobs, sidekiq on queue:<queue>, resque on \
-        resque:queue:<queue>. ActiveJob is recognized in both.
+        resque:queue:<queue>. Jobs of ActiveJob are recognized in the formats sidekiq and resque.
         """, initial: .text(ProducerFormat.native.rawValue))
     static let list = Setting(
         "list", .text, .format, "Key of the list of jobs, such as shop:queue:push.", otherwise: "by `format`")
     static let jobClass = Setting(
         "job_class", .list, .format,
         """
-        Classes of the jobs to send, separated by commas, with sidekiq and resque. Others become dead letters.
+        Classes of the jobs to send, separated by commas, for the formats sidekiq and resque. Jobs of other classes become \
+        dead letters.
         """, otherwise: "all")
 
     static let results = Setting(
@@ -332,7 +334,7 @@ extension Setting {
             "Approximate maximum number of results per queue; the oldest are removed."),
         Setting(
             "results_days", .duration(.days, 0...36_500), .kept, to: \QueueLimits.maximumResultAge,
-            stored: .milliseconds, "Time for which results are kept; 0 keeps them up to the maximum number."),
+            stored: .milliseconds, "Time for which results are kept; 0 keeps results until `results_limit` is reached."),
         Setting(
             "dead_letters_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumDeadLetters,
             "Maximum number of dead letters per queue; the oldest are removed."),

@@ -70,20 +70,21 @@ enum DocumentationTables {
         }
         return table(
             [
-                "Push type", "Suffix of the topic", "Needs", "Must not have", "Bytes", "With a certificate",
+                "Push type", "Suffix of the topic", "Needs", "Must not have", "Maximum", "Credential",
                 "Source (Apple)",
             ],
             PushType.allCases.map { type in
                 let row = type.row
                 let needs = [
-                    names(row.required),
-                    row.requiredUnlessEnded.isEmpty ? "" : "until it ends \(names(row.requiredUnlessEnded))",
-                    row.requiredToStart.isEmpty ? "" : "to start \(names(row.requiredToStart))",
+                    row.required.isEmpty ? "" : "needs \(names(row.required))",
+                    row.requiredUnlessEnded.isEmpty ? "" : "\(names(row.requiredUnlessEnded)) until it ends",
+                    row.requiredToStart.isEmpty ? "" : "\(names(row.requiredToStart)) to start",
                 ].filter { !$0.isEmpty }.joined(separator: "; ")
+                let excluded = row.excludesAPS ? "`aps`" : names(row.excluded)
                 return [
                     "`\(row.name)`", type.hasTopicSuffix ? "`\(row.topicSuffix)`" : "", needs,
-                    row.excludesAPS ? "`aps`" : names(row.excluded), "\(row.maximumPayloadSize)",
-                    row.needsKey ? "no" : "yes",
+                    excluded.isEmpty ? "" : "must not have \(excluded)", "\(row.maximumPayloadSize) bytes",
+                    row.needsKey ? "key" : "key or certificate",
                     "\(row.source)",
                 ]
             })
@@ -120,7 +121,7 @@ enum DocumentationTables {
             let rows = Setting.all.filter { $0.section == section }.map { setting in
                 let initial = setting.initial.map { "`\(setting.kind.text($0))`" } ?? setting.otherwise ?? ""
                 let names = [setting.flag, setting.variable].compactMap { $0 }.map { "`\($0)`" }
-                let reload = setting.isReloadable ? "yes" : ""
+                let reload = setting.isReloadable ? "reloaded" : ""
                 let help = setting.help.replacing(/`[^`]*`|</) { $0.0 == "<" ? "\\<" : String($0.0) }
                 return [
                     "`\(setting.name)`", values(setting.kind), initial, names.joined(separator: "<br>"), reload, help,
