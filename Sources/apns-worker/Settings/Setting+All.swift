@@ -289,7 +289,7 @@ extension Setting {
         Setting(
             "gateway.barrier", .choice(["on", "off"]), .gateway, to: \GatewayOptions.sendsBarriers,
             """
-            Prove delivery by sending a deliberately bad item when a window is full or the worker stops.
+            Prove delivery by sending a deliberately invalid notification when a window is full or the worker stops.
             """),
         Setting(
             "gateway.window", .number(1...1_000_000), .gateway, to: \GatewayOptions.windowCount,

@@ -115,8 +115,8 @@ enum DocumentationTables {
             let scope =
                 switch section.scope {
                 case .worker: ""
-                case .app: "For all apps, or for one app under `apps.<name>`.\n\n"
-                case .queue: "For all queues, or for one queue under `queues.<name>`.\n\n"
+                case .app: "These settings apply to all apps, or to one app under `apps.<name>`.\n\n"
+                case .queue: "These settings apply to all queues, or to one queue under `queues.<name>`.\n\n"
                 }
             let rows = Setting.all.filter { $0.section == section }.map { setting in
                 let initial = setting.initial.map { "`\(setting.kind.text($0))`" } ?? setting.otherwise ?? ""
