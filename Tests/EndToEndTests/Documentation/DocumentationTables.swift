@@ -167,8 +167,9 @@ enum DocumentationTables {
                 let configured = text(Verdict(answer, topic: .app))
                 let own = text(Verdict(answer, topic: .job))
                 let derived = text(Verdict(answer, topic: .pushType))
-                let suffixed = derived == configured ? "" : " If its suffix is that of the push type: \(derived)."
-                let both = "If the topic is the app's own: \(configured).\(suffixed) If the job named it: \(own)."
+                let suffixed = derived == configured ? "" : " If the topic has the push type's suffix: \(derived)."
+                let both =
+                    "If the topic is the app's own: \(configured).\(suffixed) If the job named the topic: \(own)."
                 return ["`\(reason.rawValue)`", "\(reason.status)", configured == own ? configured : both]
             })
     }
@@ -198,19 +199,21 @@ enum DocumentationTables {
         case .delivered: "`delivered`"
         case .tokenInvalid: "`invalid_token`"
         case .tokenSuspect:
-            "`invalid_token` while APNs accepts at least half of the other tokens of the group; otherwise retried"
-        case .retry: "retried; spends an attempt if others of the group are accepted"
+            "`invalid_token` while APNs accepts at least half of the other tokens of the group; otherwise retried, without a mark"
+        case .retry: "retried; spends an attempt if APNs accepted other notifications of the group"
         case .serverError: "retried; spends no attempt in the first hour"
-        case .throttled: "retried, and nothing else is sent to this device in the meantime"
+        case .throttled: "retried; until then nothing else is sent to this device"
         case .resend: "sent again at once on another connection"
         case .resendApart: "sent again at once, apart from most others"
         case .resendUncertain: "sent again at once on another connection"
-        case .retireConnection: "sent again on a new connection; again within a minute: retried"
-        case .refused: "tried again at once on a connection of its own, once per minute and app; then retried"
-        case .misconfigured: "retried; spends no attempt"
-        case .pushTypeRefused: "`dead` once the app's topic without the suffix was accepted; until then retried"
+        case .retireConnection:
+            "sent again on a new connection; after the second such answer within a minute, retried later"
+        case .refused:
+            "retried at once on a separate connection, at most once per minute and app; otherwise retried later"
+        case .misconfigured: "retried; spends no attempt in the first hour"
+        case .pushTypeRefused: "`dead` once APNs has accepted the app's topic without the suffix; until then retried"
         case .unexplained, .unknown:
-            "retried minutes apart; `dead` after three attempts if others of the group are accepted"
+            "retried minutes apart; `dead` after three attempts if APNs accepted other notifications of the group"
         case .deferred: "deferred; spends no attempt"
         case .dead: "`dead`"
         }
@@ -218,23 +221,29 @@ enum DocumentationTables {
 
     private static func text(_ kind: RequestFailure.Kind) -> String {
         switch kind {
-        case .refusedStream: "APNs refused the stream before processing it. Sent again on another connection."
+        case .refusedStream:
+            "APNs refused the stream before processing it. The request is sent again on another connection."
         case .goingAway:
-            "APNs closed the connection and did not process this request. Sent again on another connection."
-        case .reset: "APNs reset the stream. Uncertain: sent again or dropped, as `on_uncertain` says."
-        case .malformed: "The answer breaks HTTP (RFC 9113, section 8.1.1), so none of it counts. Uncertain."
-        case .timedOut: "No answer within `request_timeout`. Uncertain."
+            "APNs closed the connection and did not process this request, which is sent again on another connection."
+        case .reset:
+            "APNs reset the stream. The notification is uncertain: it is sent again or dropped, as `on_uncertain` says."
+        case .malformed:
+            "The answer breaks HTTP (RFC 9113, section 8.1.1), so it is ignored. The notification is uncertain."
+        case .timedOut: "No answer arrived within `request_timeout`. The notification is uncertain."
         case .connectionLost:
-            "The connection was lost before the answer, and no other request was in flight on it. Uncertain if the request had been "
-                + "written. It is sent alone from then on."
+            "The connection was lost before the answer, and no other request was in flight on it. The notification is uncertain if the "
+                + "request had been written. It is then sent alone on a connection."
         case .lostWithOthers:
-            "The same, but others were in flight. Sent again at once on a connection with few others, then on one of its own; this "
-                + "spends no attempt."
-        case .unresponsive: "The connection was retired as unresponsive before the request was written. Sent again."
-        case .noOtherConnection: "The request waits for another connection than those that did not answer it."
-        case .discarded: "The gateway discarded the notification because of an earlier one. Sent again."
+            "The connection was lost before the answer, while other requests were in flight on it. The request is sent again at once on "
+                + "a connection with few requests, then alone on a connection, which spends no attempt."
+        case .unresponsive:
+            "The connection was retired as unresponsive before the request was written. The request is sent again."
+        case .noOtherConnection:
+            "The request waits for a new connection, because the open connections did not answer it."
+        case .discarded:
+            "The gateway discarded the notification because of an earlier, bad notification. It is sent again."
         case .hungUp:
-            "The gateway drops each connection at the first notification. It concerns the app and its credential."
+            "The gateway drops each connection at the first notification. The app or its credential may be at fault."
         }
     }
 
@@ -257,7 +266,7 @@ enum DocumentationTables {
         case .tooLarge: "The job has 2 GiB or more."
         case .notSidekiq: "The queue's format is `sidekiq` or `resque`, and the job is not in that form."
         case .newerWrapper:
-            "A newer version of apns-worker has put the job back, and this version cannot read that. Requeue it once that version runs again."
+            "A newer version of apns-worker has put the job back in a form that this version cannot read. Requeue it when the newer one runs."
         case .otherClass: "The job's class is not one of `job_class`."
         }
     }
@@ -268,39 +277,47 @@ enum DocumentationTables {
         case .appPaused: ["deferred", "An operator has paused the app."]
         case .attemptsExhausted: ["`dead`", "All attempts are used up. The dead letter has the last error."]
         case .badPayload:
-            ["`dead`", "The payload breaks a rule that Apple documents as an error. The detail names it."]
+            ["`dead`", "The payload breaks a rule that Apple documents as an error. The detail names the rule."]
         case .campaignLimited:
-            ["deferred", "The rate of the job's campaign is limited. It is due when its turn comes."]
+            ["deferred", "The job waits for its turn within the rate of its campaign."]
         case .campaignPaused: ["deferred", "The job's campaign is paused."]
         case .cancelled: ["`cancelled`", "An operator cancelled the job or its campaign."]
         case .certificateNotForTopic:
             [
-                "`dead`; of a gateway app: nothing is sent for it",
-                "The certificate is not for the topic of the job or of its push type, or not for a gateway app.",
+                "`dead`; for an app with a gateway, nothing is sent at all",
+                "The certificate is not for the topic of the job, of its push type, or of an app with a gateway.",
             ]
         case .queuePaused: ["deferred", "The queue was paused with `--now`. The notification is back in the queue."]
-        case .drained: ["deferred", "The worker ended before the notification was sent. It is back in the queue."]
+        case .drained:
+            ["deferred", "The worker ended before the notification was sent. The notification is back in the queue."]
         case .duplicate: ["`dropped`", "Another job with the same `id` was sent within `unique_for`."]
-        case .endpointUnavailable: ["deferred", "The app's APNs does not answer, or answers with server errors only."]
+        case .endpointUnavailable: ["deferred", "The app's endpoint does not answer, or only with server errors."]
         case .expired: ["`expired`", "The expiration passed before the notification could be sent."]
         case .fairLimited:
-            ["deferred", "The `fair_per_second` of the job's `fair` is used up. It is due when its turn comes."]
+            ["deferred", "The job waits for its turn within `fair_per_second` of its `fair`."]
         case .jobTooLarge: [refused, "The job has more than 16 MiB."]
         case .malformedToken:
             ["`dead`", "The device token is neither hexadecimal nor base64, or has an impossible length."]
         case .noApp: [refused, "The job names no app or topic, and the workers have several apps."]
-        case .noAnswer: ["-", "Requests wait for long, and nothing is answered: a record of the endpoint."]
+        case .noAnswer:
+            [
+                "-",
+                "Requests wait for long, and none is answered. This reason is recorded for the endpoint, not for a notification.",
+            ]
         case .noConnection: ["deferred", "There was no connection to APNs."]
         case .poison:
-            ["`dead`", "Reclaimed more than five times from lanes that stopped. It may be what ends workers."]
+            ["`dead`", "The job was reclaimed more than five times from lanes that stopped. It may crash workers."]
         case .rateLimited: ["deferred", "The app's `max_per_second` is used up."]
         case .replaced: ["`dropped`", "A newer job has the same `replaces`."]
         case .setAside:
-            ["deferred", "Nearly all of its job, campaign, topic, app or credential fails. One at a time is tried."]
+            [
+                "deferred",
+                "Nearly all notifications of the job, campaign, topic, app or credential fail. One at a time is tried.",
+            ]
         case .suppressed: ["`suppressed`", "The device token is in the set of invalid tokens."]
         case .throttled: ["deferred", "APNs throttles the device token."]
         case .unknownApp: [refused, "No worker of the queue has the app or topic that the job names."]
-        case .unreadableClaim: ["`dead`", "A claim in Redis that no worker wrote."]
+        case .unreadableClaim: ["`dead`", "A claim in Redis was not written by a worker."]
         }
     }
 
