@@ -49,8 +49,8 @@ extension Problem {
             row(
                 .warning, "Redis uses 90 % of `maxmemory`",
                 """
-                `apns-worker status` shows what the queues hold. If jobs pile up, find out why; if dead letters or invalid tokens \
-                do, delete some. Otherwise raise `maxmemory`. The alert also comes if Redis grows so fast that it will be full in four \
+                `apns-worker status` shows what the queues hold. If jobs pile up, find out why. If dead letters or invalid tokens \
+                pile up, delete some. Otherwise raise `maxmemory`. The alert also comes if Redis grows so fast that it will be full in four \
                 hours.
                 """,
                 Alert(
@@ -70,7 +70,7 @@ extension Problem {
             row(
                 .critical, "Redis refuses writes",
                 """
-                `apns-worker status` shows the error of Redis. READONLY means that it is a replica, NOREPLICAS that it has too few \
+                `apns-worker status` shows the error of Redis. READONLY means that the server is a replica, NOREPLICAS that it has too few \
                 replicas, MISCONF that it cannot write to its disk.
                 """,
                 Alert(
@@ -160,7 +160,7 @@ extension Problem {
         },
         Kind(
             "wrong_key", .redis, .critical, "a key has the wrong type",
-            hint: "rename or delete that key; workers then continue by themselves"
+            hint: "rename or delete the key; workers then continue by themselves"
         ) { status, _ in
             status.wrongKeys.map {
                 Finding(.key($0.key), "the key \($0.key) holds a \($0.found), and it must hold a \($0.expected)")
@@ -170,8 +170,8 @@ extension Problem {
             "bad_registrations", .redis, .warning, "registrations of devices can't be read",
             hint: "write tokens in lower-case hex, and milliseconds since 1970",
             action: """
-                [Write them as documented](invalid-tokens.md): the token in lower-case hex, the time in milliseconds since 1970. Others have \
-                no effect.
+                [Write them as documented](invalid-tokens.md): the token in lower-case hex, the time in milliseconds since 1970. Other \
+                registrations have no effect.
                 """
         ) { status, _ in
             [status.badRegistrations].compactMap(\.self).map {
@@ -320,8 +320,9 @@ extension Problem {
         Kind(
             "dead_letters", .queues, .warning, "too many dead letters",
             action: """
-                [The reasons](dead-letters.md) are in `apns-worker dead list --by reason`: MalformedJSON, PayloadTooLarge and \
-                similar ones are mistakes of a producer, UnknownApp one of a setting. Fix the cause, then use `apns-worker requeue`.
+                [The reasons](dead-letters.md) are in `apns-worker dead list --by reason`: reasons such as MalformedJSON \
+                and PayloadTooLarge are mistakes of a producer, and UnknownApp is a mistake in a setting. Fix the cause, then \
+                use `apns-worker requeue`.
                 """,
             alert: Alert(
                 "DeadLetters", .ticket, "Jobs of the queue {{ $labels.queue }} become dead letters",
@@ -337,8 +338,8 @@ extension Problem {
         Kind(
             "campaign_stopped", .queues, .warning, "a guard has paused a campaign",
             action: """
-                `apns-worker status` names the campaign and the share that exceeded its [limit](campaigns.md#a-guard), `apns-worker \
-                campaign show` its outcomes. Once the cause is known, use `apns-worker campaign resume` or `cancel`.
+                `apns-worker status` names the campaign and the share that exceeded its [limit](campaigns.md#a-guard), and `apns-worker \
+                campaign show` prints its outcomes. Once the cause is known, use `apns-worker campaign resume` or `cancel`.
                 """,
             alert: Alert(
                 "CampaignStopped", .page, "A guard has paused a campaign in the queue {{ $labels.queue }}",
@@ -364,9 +365,8 @@ extension Problem {
         Kind(
             "job_command_damaged", .queues, .warning, "an operator's command about jobs cannot be read",
             action: """
-                Another program has written to `job-commands` of that queue. The jobs wait, unless the command cancels them. Give the \
-                command again: `apns-worker campaign resume` and `cancel`, or `apns-worker jobs cancel --id`, which \
-                `--undo` ends.
+                Another program has written to `job-commands` of that queue. The jobs wait, unless the command cancels them. Repeat \
+                the command: `apns-worker campaign resume`, `apns-worker campaign cancel` or `apns-worker jobs cancel --id`.
                 """
         ) { status, _ in
             status.queues.flatMap { queue in
@@ -564,8 +564,8 @@ extension Problem {
                 hint: "check Redis, its password, and the network; the worker resumes automatically",
                 action: """
                     The worker's log has the cause ("cannot connect to Redis at …"; READONLY if the server has become a replica). If \
-                    all workers are affected, Redis is down or its password was changed; if one is, look at its network. No restart \
-                    is needed when Redis is back.
+                    all workers are affected, Redis is down or its password was changed. If only one is, look at its network. No \
+                    restart is needed when Redis is back.
                     """, [],
                 Alert(
                     "RedisUnavailable", for: "1m", .page, "{{ $labels.instance }} has no connection to Redis",
@@ -579,8 +579,8 @@ extension Problem {
                 .critical, "Redis refuses the requests of a worker",
                 hint: "fix what Redis answers; the worker resumes automatically",
                 action: """
-                    The answer of Redis has the cause: WRONGTYPE is a key that another program wrote, NOPERM a missing \
-                    [right](redis.md#access-control), OOM a full Redis, READONLY a replica.
+                    The answer of Redis has the cause: WRONGTYPE means a key that another program wrote, NOPERM a missing \
+                    [right](redis.md#access-control), OOM a full Redis, and READONLY a replica.
                     """)
         case .noLease:
             row(
@@ -630,7 +630,7 @@ extension Problem {
             "worker_restarts", .workers, .critical, "a worker restarts repeatedly",
             action: """
                 Look at the end of the log of the previous process (`kubectl logs --previous`, `journalctl -u apns-worker`) and at its \
-                exit status: 137 is out of memory, or not drained in time.
+                exit status: 137 means that it ran out of memory, or did not drain in time.
                 """,
             alert: Alert(
                 "Restarting", .page, "{{ $labels.instance }} restarts repeatedly",
@@ -639,7 +639,7 @@ extension Problem {
         Kind(
             "settlements_wait", .workers, .warning, "the settlements of a worker wait for Redis",
             action: """
-                Check whether Redis is full, read-only or slow. These jobs are sent again if the worker is killed now.
+                Check whether Redis is full, read-only or slow. The jobs that wait to be settled are sent again if the worker is killed now.
                 """,
             alert: Alert(
                 "SettlementsWait", for: "1m", .ticket, "{{ $labels.instance }} cannot settle its jobs",
@@ -702,8 +702,8 @@ extension Problem {
                     .critical, "an endpoint does not answer, or with errors only",
                     hint: "check the proxy, load balancer or firewall in front of it, and Apple's status page",
                     action: """
-                        If all workers are affected, see Apple's status page; if one is, look at the proxy, load balancer or firewall \
-                        between it and APNs. No restart helps. The jobs are kept, and sending resumes automatically.
+                        If all workers are affected, see Apple's status page. If only one is, look at the proxy, load balancer or \
+                        firewall between it and APNs. No restart helps. The jobs are kept, and sending resumes automatically.
                         """,
                     Alert(
                         "EndpointUnavailable", for: "2m", .page,
@@ -719,7 +719,7 @@ extension Problem {
                     hint: "fix the key, its key ID or team ID, or the certificate",
                     action: """
                         `apns-worker check` with the worker's configuration prints the answer of APNs. Fix the key, key ID, team ID or \
-                        certificate. The next probe then succeeds. `apns-worker resume --app NAME` sends it at once.
+                        certificate. The next probe then succeeds. `apns-worker resume --app NAME` sends a probe at once.
                         """)
             case .app:
                 row(
@@ -803,7 +803,7 @@ extension Problem {
             "app_unconnected", .apps, .critical, "an app has no connection to APNs",
             hint: "check the network and the proxy",
             action: """
-                `apns_worker_connection_failures_total` has the reason, the worker's log a suggestion. If all workers are affected, look \
+                `apns_worker_connection_failures_total` has the reason, and the worker's log a suggestion. If all workers are affected, look \
                 at the firewall (443 to 17.0.0.0/8), the proxy, DNS and Apple's status page; no restart helps.
                 """,
             alert: Alert(
@@ -920,7 +920,7 @@ extension Problem {
             "more than a fifth of the tokens are invalid, or more than `--max-invalid-rate`",
             action: """
                 This is normal after the first campaign in a long time. Otherwise check whether \
-                [tokens of the sandbox are sent to production](#many-bad-device-tokens), or those of one app through another, and pause \
+                [tokens of the sandbox are sent to production](#many-bad-device-tokens), or tokens of one app through another, and pause \
                 the queue in the meantime (`apns-worker pause`).
                 """,
             alert: Alert(
