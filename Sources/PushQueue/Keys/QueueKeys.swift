@@ -21,19 +21,19 @@ public struct QueueKeys: Sendable {
     /// ZSET of jobs that failed, by the due time of their next attempt in ms. They wait apart, so that a job that fails again and again
     /// delays no other jobs.
     public let failed: String
-    /// ZSET: the waiting jobs in the order of sending, once a job has `fair` or `urgent`.
+    /// ZSET: the waiting jobs in the order of sending. It is used once a job has `fair` or `urgent`.
     public let sorted: String
-    /// HASH: the shares of the keys in `sorted`.
+    /// HASH: for each key of `fair`, the part of its share that the jobs in `sorted` use.
     public let shares: String
     /// ZSET of lanes by the end of their lease in ms.
     public let workers: String
-    /// LIST of jobs that blocking waits have moved. Every claim takes these first.
+    /// LIST of jobs that a blocking wait has moved here from the list. Each claim begins with these jobs.
     public let inbox: String
     /// ZSET of dead letters by time in ms, bounded by count, age and total size.
     public let dead: String
     /// STRING: the total size of the dead letters in bytes.
     public let deadBytes: String
-    /// ZSET of cancelled jobs, kept like dead letters. It has bounds of its own, so that neither set evicts the other's jobs.
+    /// ZSET of cancelled jobs by time in ms. They have separate bounds, so that they and dead letters do not evict each other.
     public let cancelled: String
     /// STRING: the total size of the cancelled jobs in bytes.
     public let cancelledBytes: String
@@ -44,7 +44,7 @@ public struct QueueKeys: Sendable {
     /// ZSET of entries of `results` by the number of results up to them, for removing old results. The score of `added` is the number of
     /// all results.
     public let resultsMarks: String
-    /// HASH: consumer group → its position in `results`. If the group was lost, it continues there; see `ResultGroup`.
+    /// HASH: consumer group → its position in `results`. A group that was lost continues at this position; see `ResultGroup`.
     public let resultsPositions: String
     /// STRING: the approximate size of the largest job that was claimed in the last day, in bytes. Claims use it to limit the number of
     /// jobs that they read at once.
@@ -204,7 +204,7 @@ public struct QueueKeys: Sendable {
     /// - Parameter key: a producer's key. It can hold any bytes, like an id.
     public func newest(_ key: ByteBuffer) -> ByteBuffer { name("newest:", key) }
 
-    /// STRING: exists once a job with `replaces` and `send_at` was due and became the newest; kept as long as ``newest(_:)``.
+    /// STRING: exists once a job with `replaces` and `send_at` was due and became the newest; kept as long as `newest:<key>`.
     /// - Parameter id: the job's id.
     public func announced(_ id: ByteBuffer) -> ByteBuffer { name("announced:", id) }
 

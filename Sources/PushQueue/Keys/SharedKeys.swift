@@ -7,14 +7,14 @@ public struct SharedKeys: Sendable {
     /// Returns true for a name that no queue can have: the hash tag of these keys, or a name that begins like the tag of a shard.
     static func hasTag(_ name: String) -> Bool { name == tag || name.hasPrefix("\(tag).") }
 
-    /// SET of the device tokens that are invalid for the own topic of an app, lower-case hex. The same key with `:sandbox` has those of the
-    /// sandbox. With `:other`, it has tokens that are invalid only for other topics.
+    /// SET of the device tokens, in lower-case hex, that are invalid for an app's own topic. The key with `:sandbox` has the tokens of the
+    /// sandbox, and the key with `:other` has the tokens that are invalid only for other topics.
     public let invalidTokens: String
     /// HASH: 5 bytes of an invalid token's SHA-1 → its marks, each of 10 bytes: `at` (when it became invalid according to APNs, in ms since
-    /// 1970, 6 bytes), the day of the marking (since 1970, 2 bytes) and the number of its facts (2 bytes). There are 4,096 keys, by the
-    /// first three hex digits of the SHA-1; this is their name up to the last colon.
+    /// 1970, 6 bytes), the day of the marking (since 1970, 2 bytes) and the ID of its facts (2 bytes). There are 4,096 such keys. Each
+    /// ends with the first three hex digits of the SHA-1.
     public let invalidTokenDetails: String
-    /// HASH: number of facts → JSON with `reason`, `topic`, `environment`, `source` and `set`.
+    /// HASH: ID of a mark's facts → JSON with `reason`, `topic`, `environment`, `source` and `set`.
     public let invalidTokenFacts: String
     /// STREAM: the last changes of the set, for the filters of processes: `added` and `throttled` (tokens with commas between them), or
     /// `removed` (a number).
