@@ -33,12 +33,12 @@ enum WorkerMetric {
         "claims_lost_total", .counter, "Claims that another lane had reclaimed before they were settled.")
     static let possibleDuplicates = metric(
         "possible_duplicates_total", .counter,
-        "Notifications sent again although APNs may have accepted the first.")
+        "Notifications sent again although APNs may have accepted an earlier attempt.")
     static let requests = metric(
         "requests_total", .counter, "Requests submitted to APNs, including repetitions.")
     static let redisConnections = metric(
         "redis_connections_total", .counter,
-        "Connections to Redis. All but the first of each lane are reconnections.")
+        "Connections to Redis. All except the first of each lane are reconnections.")
     static let redisFailures = metric(
         "redis_failures_total", .counter, "Connections to Redis that were lost or could not be made.")
     static let connectionFailures = metric(
@@ -59,7 +59,7 @@ enum WorkerMetric {
         "Notifications by app and outcome. Each series begins with 0 when the worker starts, so the first notifications of an "
             + "app show in rates.")
     static let droppedSeries = metric(
-        "metric_series_dropped_total", .counter, "Series omitted because there are too many.")
+        "metric_series_dropped_total", .counter, "Metric series omitted because there are too many.")
 
     // MARK: Histograms
 
@@ -84,7 +84,8 @@ enum WorkerMetric {
         "connections", .gauge, ["app", "state"],
         "Connections to APNs: connecting, usable, or draining (finishing requests in flight).")
     static let streams = metric(
-        "streams", .gauge, ["app", "state"], "Concurrent requests on the connections to APNs: used and allowed.")
+        "streams", .gauge, ["app", "state"],
+        "Concurrent requests on the connections to APNs: the used and the allowed number.")
     static let appState = metric(
         "app_state", .gauge, ["app", "state"],
         "1 for the app's current state: sending, unavailable (APNs does not answer, or with server errors only; one "
@@ -102,7 +103,7 @@ enum WorkerMetric {
         "Seconds since Redis last confirmed the lane's lease on the queue. At lease_seconds, other lanes reclaim its jobs."
     )
     static let leaseLength = metric(
-        "lease_seconds", .gauge, "Length of a lease that is not renewed.")
+        "lease_seconds", .gauge, "Seconds for which a lease is valid without a renewal.")
     static let settlements = metric(
         "settlements_waiting", .gauge, ["queue"], "Finished jobs whose settlement Redis has not confirmed.")
     static let settlementBytes = metric(
@@ -115,7 +116,7 @@ enum WorkerMetric {
             + "worker shows the same value: use max over instances, not sum.")
     static let deadLetterBytes = metric(
         "dead_letters_bytes", .gauge, ["queue"],
-        "Total size of the queue's dead letters in Redis, without its overhead.")
+        "Total size of the queue's dead letters in Redis, without the overhead of Redis.")
     static let queueOldest = metric(
         "queue_oldest_seconds", .gauge, ["queue"],
         "Age of the job at the head of the queue, from its enqueued_at or from the first time this worker saw it there. If "
@@ -131,7 +132,7 @@ enum WorkerMetric {
         "redis_memory_used_bytes", .gauge, ["server"],
         "Memory of a Redis server that counts against its limit. Every worker shows the same value.")
     static let redisMemoryMaximum = metric(
-        "redis_memory_max_bytes", .gauge, ["server"], "maxmemory of a Redis server; absent without a limit.")
+        "redis_memory_max_bytes", .gauge, ["server"], "maxmemory of a Redis server; absent if it is not set.")
     static let redisWritesRefused = metric(
         "redis_writes_refused", .gauge, ["server"],
         "1 while a Redis server refuses the writes of producers: full, read-only, or without its disk or replicas."
@@ -145,11 +146,11 @@ enum WorkerMetric {
 
     static let problems = metric(
         "problems", .gauge, ["event"],
-        "Ongoing problems by the `event` of their log lines; absent until the first one.")
+        "Number of ongoing problems by the `event` of their log lines; absent until the first problem.")
     static let ready = metric("ready", .gauge, "1 while /readyz is ready: the worker can claim and send jobs.")
     static let lanes = metric("lanes", .gauge, "Number of event loops.")
     static let lanesStuck = metric(
-        "lanes_stuck", .gauge, "Event loops stuck for some seconds; their last metrics are shown."
+        "lanes_stuck", .gauge, "Number of event loops stuck for some seconds; their other metrics are out of date."
     )
     static let buildInfo = metric("build_info", .gauge, ["version"], "Always 1, with the program's version.")
 
