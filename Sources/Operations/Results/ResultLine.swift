@@ -48,7 +48,7 @@ extension ResultLine: Shown {
             field("trace_id", "Trace of the job's `traceparent`."),
             field("parent_id", "Span of the job's `traceparent`."),
             field("event", "`campaign_finished` for a result about a campaign, which has no outcome."),
-            .init("report", "Numbers of the finished campaign.", \.report),
+            .init("report", "Numbers of the campaign that has finished.", \.report),
         ])
 
     private static func field(
