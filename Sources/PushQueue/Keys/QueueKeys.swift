@@ -23,7 +23,7 @@ public struct QueueKeys: Sendable {
     public let failed: String
     /// ZSET: the waiting jobs in the order of sending. It is used once a job has `fair` or `urgent`.
     public let sorted: String
-    /// HASH: for each key of `fair`, the part of its share that the jobs in `sorted` use.
+    /// HASH: for each key of `fair` (`by:<key>`), the place in the order of `sorted` where its last job ends.
     public let shares: String
     /// ZSET of lanes by the end of their lease in ms.
     public let workers: String
