@@ -214,7 +214,7 @@ public struct QueueKeys: Sendable {
         return key
     }
 
-    /// STREAM: results that no receiver of a consumer group has accepted, an entry for each; see `ResultGroup`.
+    /// STREAM: results that no receiver of a consumer group has accepted, with an entry for each result; see `ResultGroup`.
     /// - Parameter group: the name of the group.
     public func parkedResults(_ group: String) -> String { "\(base)results-parked:\(group)" }
 
