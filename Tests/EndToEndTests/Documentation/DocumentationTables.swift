@@ -199,22 +199,25 @@ enum DocumentationTables {
         case .delivered: "`delivered`"
         case .tokenInvalid: "`invalid_token`"
         case .tokenSuspect:
-            "`invalid_token` while APNs accepts at least half of the other tokens of the group; otherwise retried, without a mark"
-        case .retry: "retried; spends an attempt if APNs accepted other notifications of the group"
-        case .serverError: "retried; spends no attempt in the first hour"
-        case .throttled: "retried; until then nothing else is sent to this device"
+            "the notification ends as `invalid_token` while APNs accepts at least half of the other tokens of its group; otherwise it is "
+                + "retried, without a mark"
+        case .retry:
+            "the notification is retried, and spends an attempt if APNs accepted other notifications of its group"
+        case .serverError: "the notification is retried, and spends no attempt in the first hour"
+        case .throttled: "the notification is retried; until then nothing else is sent to the device"
         case .resend: "sent again at once on another connection"
         case .resendApart: "sent again at once, apart from most others"
         case .resendUncertain: "sent again at once on another connection"
         case .retireConnection:
-            "sent again on a new connection; after the second such answer within a minute, retried later"
+            "the notification is sent again on a new connection; after the second such answer within a minute, it is retried later"
         case .refused:
-            "retried at once on a separate connection, at most once per minute and app; otherwise retried later"
-        case .misconfigured: "retried; spends no attempt in the first hour"
-        case .pushTypeRefused: "`dead` once APNs has accepted the app's topic without the suffix; until then retried"
+            "the notification is retried at once on a separate connection, at most once per minute and app; otherwise it is retried later"
+        case .misconfigured: "the notification is retried, and spends no attempt in the first hour"
+        case .pushTypeRefused:
+            "`dead` once APNs has accepted the app's topic without the suffix; until then the notification is retried"
         case .unexplained, .unknown:
             "retried minutes apart; `dead` after three attempts if APNs accepted other notifications of the group"
-        case .deferred: "deferred; spends no attempt"
+        case .deferred: "the notification is deferred, and spends no attempt"
         case .dead: "`dead`"
         }
     }
@@ -266,7 +269,7 @@ enum DocumentationTables {
         case .tooLarge: "The job has 2 GiB or more."
         case .notSidekiq: "The queue's format is `sidekiq` or `resque`, and the job is not in that form."
         case .newerWrapper:
-            "A newer version of apns-worker has put the job back in a form that this version cannot read. Requeue it when the newer one runs."
+            "A newer version of apns-worker put the job back in a form that this version cannot read. Requeue it when the newer one runs."
         case .otherClass: "The job's class is not one of `job_class`."
         }
     }
