@@ -100,7 +100,7 @@ public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
     /// For apps from the App Store, TestFlight and enterprise distribution.
     case production
 
-    /// The environment behind one of Apple's hosts, including those that Apple has shut down; nil for any other.
+    /// The environment of one of Apple's hosts, including hosts that Apple has shut down; nil for any other host.
     public init?(host: String) {
         let name = host.lowercased()
         switch name.hasSuffix(".") ? String(name.dropLast()) : name {
@@ -125,7 +125,7 @@ extension APNSEndpoint {
         self.init(text, production: .productionChannels, sandbox: .sandboxChannels, scheme: "https://")
     }
 
-    /// The endpoint that manages the channels of broadcasts sent here. For servers that are not Apple's: this endpoint.
+    /// The endpoint that manages the broadcast channels of this endpoint. For servers other than Apple's, it is this endpoint itself.
     public var channelManagement: APNSEndpoint {
         switch APNSEnvironment(host: host) {
         case .production: .productionChannels

@@ -55,7 +55,7 @@ public struct APNSID: Hashable, Sendable, CustomStringConvertible {
         let second = Self.digits(UInt32(truncatingIfNeeded: high))
         let third = Self.digits(UInt32(truncatingIfNeeded: low >> 32))
         let fourth = Self.digits(UInt32(truncatingIfNeeded: low))
-        // 8-4-4-4-12: the middle groups are halves of eight digits.
+        // The groups have 8, 4, 4, 4 and 12 digits: `second` and `third` are each written in two halves.
         raw.storeBytes(of: first, toByteOffset: 0, as: UInt64.self)
         raw.storeBytes(of: UInt32(truncatingIfNeeded: second), toByteOffset: 9, as: UInt32.self)
         raw.storeBytes(of: UInt32(truncatingIfNeeded: second >> 32), toByteOffset: 14, as: UInt32.self)
@@ -68,8 +68,7 @@ public struct APNSID: Hashable, Sendable, CustomStringConvertible {
         target[23] = 0x2D
     }
 
-    /// Returns eight hex digits in memory order. It computes all at once, because digit by digit took 3 % of the CPU time of a
-    /// notification.
+    /// Returns eight hex digits in memory order. It computes all of them at once: one by one, they took 3 % of a notification's CPU time.
     private static func digits(_ value: UInt32) -> UInt64 {
         var lanes = UInt64(value.byteSwapped)
         lanes = (lanes | lanes << 16) & 0x0000_FFFF_0000_FFFF

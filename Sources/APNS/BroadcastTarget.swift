@@ -3,14 +3,14 @@ import PushJob
 
 /// The target of a broadcast: a channel of an app.
 ///
-/// A class, so that a notification for a device carries only a null reference.
+/// This is a class, so that a notification for a device contains only a null reference.
 ///
 /// Source: Apple, "Sending broadcast push notification requests to APNs".
 public final class BroadcastTarget: Sendable {
     /// `apns-channel-id`: base64, as issued by APNs.
     public let channelID: ByteBuffer
     public let bundleID: BundleID
-    /// `:path`. Never changed, so that its bytes keep their address.
+    /// The value of `:path`. It never changes, so its bytes keep their address.
     let path: ByteBuffer
 
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {

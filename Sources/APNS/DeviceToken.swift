@@ -85,7 +85,7 @@ public struct DeviceToken: Hashable, Sendable {
             }
         }
 
-        /// An instance ID, a colon, and a part that begins with APA91b; formerly, that part alone.
+        /// A Firebase token is an instance ID, a colon, and a part that begins with APA91b. Old tokens are only that part.
         static func isFirebase(_ text: ByteBufferView) -> Bool {
             let start = text.firstIndex(of: UInt8(ascii: ":")).map { $0 + 1 } ?? text.startIndex
             return text[start...].starts(with: "APA91".utf8)
@@ -123,7 +123,7 @@ public struct DeviceToken: Hashable, Sendable {
     /// Returns true if all bytes are hex digits.
     /// - Parameter capitals: true to accept capital letters.
     public static func areHexDigits(_ bytes: UnsafeRawBufferPointer, capitals: Bool = false) -> Bool {
-        // The constants need their types: without them the compiler compares lane by lane.
+        // The constants need explicit types: without them, the compiler compares lane by lane.
         let (zero, ten) = (SIMD16<UInt8>(repeating: 0x30), SIMD16<UInt8>(repeating: 10))
         let (a, six) = (SIMD16<UInt8>(repeating: 0x61), SIMD16<UInt8>(repeating: 6))
         let caseBit: UInt8 = capitals ? 0x20 : 0
@@ -212,7 +212,7 @@ public struct DeviceToken: Hashable, Sendable {
 
     /// Returns the hex digits of a token in base64, in either alphabet.
     private static func base64(_ text: ByteBuffer) -> ByteBuffer? {
-        // 32 to 1,024 bytes.
+        // The length in base64 of 32 to 1,024 bytes.
         guard (43...1368).contains(text.readableBytes) else { return nil }
         var characters = text.readableBytesView[...]
         while characters.last == UInt8(ascii: "="), text.readableBytes - characters.count < 2 {

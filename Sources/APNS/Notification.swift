@@ -17,9 +17,9 @@ public struct Notification: Sendable {
     public var pushType: PushType
     /// The name of the push type if it is ``PushType/other``.
     public var unknownPushType: UnknownPushType?
-    /// `apns-priority`: 10, 5 or 1; `nil` leaves it to APNs (10).
+    /// `apns-priority`: 10, 5 or 1; `nil` for APNs' default (10).
     public var priority: UInt8?
-    /// `apns-expiration`: seconds since 1970, 0 for "now or never"; `nil` leaves it to APNs.
+    /// `apns-expiration`: seconds since 1970, 0 for "now or never"; `nil` for APNs' default.
     public var expiration: Int64?
     /// `apns-collapse-id`: at most 64 bytes; `nil` sends no header. Broadcasts have none: each replaces the previous
     /// one.

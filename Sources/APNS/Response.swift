@@ -14,7 +14,7 @@ public struct Response: Sendable, Equatable {
     public var uniqueID: APNSID?
     /// The probable sender of an answer with status 200. APNs answers each request with its `apns-id`, and success without a body.
     public var origin = Origin.apns
-    /// The connection, if APNs accepts nothing more on it after this answer; see ``turnsAgainstConnection``. It is retired.
+    /// The retired connection, if APNs accepts nothing more on it after this answer; see ``turnsAgainstConnection``.
     public var connection: RefusedConnection?
 
     /// A connection that APNs accepts nothing more on.

@@ -35,14 +35,14 @@ public protocol Transport: AnyObject {
     var confirmationTime: TimeAmount { get }
 
     /// Returns the number of notifications that can be submitted now; zero without a connection.
-    /// - Parameter isolation: if the protocol needs it, how they are kept apart from others.
+    /// - Parameter isolation: how far the notifications are kept apart from others.
     func capacity(in isolation: Isolation) -> Int
     /// Submits a notification.
     /// - Parameters:
     ///   - tag: returned with the result.
-    ///   - isolation: if the protocol needs it, how the notification is kept apart from others.
+    ///   - isolation: how far the notification is kept apart from others.
     /// - Returns: `false` if the notification was not accepted, because there is no capacity. That can happen even after ``capacity(in:)``
-    ///   returned some: a connection may have ended since.
+    ///   returned more than zero: a connection may have ended since.
     func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool
     func requestCapacity(in isolation: Isolation)
 
@@ -54,7 +54,7 @@ public protocol Transport: AnyObject {
 
     /// Sets the provider token of further requests; `nil` for certificate credentials.
     func setProviderToken(_ providerToken: String?)
-    /// Sets the trust and the certificate of connections made from now on.
+    /// Sets the trusted authorities and the certificate of connections made from now on.
     func setTLS(_ tls: TLSContext)
     /// Replaces all connections, each when its replacement is ready.
     /// - Parameter reason: for the log.
@@ -77,13 +77,13 @@ extension Transport {
 
 /// How far a notification is kept apart from others.
 ///
-/// If a notification makes the server or a proxy cut the connection, all others in flight are lost with it. So those that were in flight
-/// are resent over other connections, where a second loss concerns few.
+/// If a notification makes the server or a proxy cut the connection, all others in flight are lost with it. So the lost notifications are
+/// resent over other connections, where a second loss concerns few.
 public enum Isolation: Int, CaseIterable, Sendable {
     case shared
-    /// On a connection with a few others that were also in flight when a connection was lost.
+    /// The notification is on a connection with few others, which were also in flight when a connection was lost.
     case withFew
-    /// On a connection of its own.
+    /// The notification is on a connection of its own.
     case alone
 
     /// The isolation after another loss.

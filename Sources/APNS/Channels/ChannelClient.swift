@@ -11,8 +11,8 @@ import Sockets
 public struct ChannelClient: LoopBound {
     public let bundleID: BundleID
 
-    /// Connects to the channel management server, such as ``APNSEndpoint/productionChannels``. Its ALPN protocols must
-    /// include `h2`.
+    /// Connects to the channel management server, such as ``APNSEndpoint/productionChannels``. The dialer's ALPN protocols must include
+    /// `h2`.
     private let dialer: Dialer
     private let providerTokens: [ProviderTokenSource]
     private let requestTimeout: TimeAmount
@@ -94,7 +94,7 @@ public struct ChannelClient: LoopBound {
             endpoint: dialer.endpoint,
             response: Response(
                 status: response.status, body: response.body, retryAfter: response.retryAfter),
-            // It is printed, so only a UUID is accepted.
+            // The ID is printed, so only a UUID is accepted.
             requestID: response.headers["apns-request-id"].flatMap { APNSID($0.utf8) == nil ? nil : $0 })
     }
 

@@ -8,7 +8,7 @@ final class ControlHandler: ChannelInboundHandler {
         var status: Int
         /// `Retry-After` in seconds.
         var retryAfter: Int?
-        /// The other fields by name. Of a repeated field, only the last value is kept.
+        /// The header fields without `:status`, by name. Of a repeated field, only the last value is kept.
         var headers: [String: String]
         var body: ByteBuffer
     }
@@ -16,7 +16,7 @@ final class ControlHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// In bytes. The longest list, of 10,000 channels, is smaller.
+    /// The maximum size in bytes. The longest list, of 10,000 channels, is smaller.
     static let maximumBodySize = 4 << 20
 
     private let endpoint: APNSEndpoint

@@ -3,15 +3,15 @@ import TLS
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// The progress of a connection when the server closed it without an answer.
     public struct HangUp: Sendable, Equatable {
-        /// The server's action, and the setting that it may not accept.
+        /// The server's action, and the credential that it may not accept.
         let description: String
 
         public init(_ description: String) { self.description = description }
 
-        /// After TLS and before any HTTP/2. Servers that do not accept the client certificate do this.
+        /// The server closed the connection after TLS, before any HTTP/2. Servers do this if they do not accept the client certificate.
         public static let beforeSettings = HangUp(
             "set up TLS and closed the connection before any HTTP/2; it may not accept the client certificate")
-        /// After requests were sent, with none answered.
+        /// The server closed the connection after requests were sent, and answered none of them.
         public static let beforeAnswer = HangUp(
             "closed the connection at the first request, without an answer; "
                 + "it may not accept the certificate or the key for this app and environment")
@@ -22,17 +22,17 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case noHTTP2(APNSEndpoint, offered: String?)
     case unresponsive(APNSEndpoint, String)
     case protocolViolation(APNSEndpoint, String)
-    /// The server sent too much that belongs to no answer.
+    /// The server sent too many bytes that belong to no answer.
     case flooded(APNSEndpoint, String)
     case closedByPeer(APNSEndpoint, whileConnecting: Bool, reason: String?)
     /// The server accepted the connection, and closed it without having answered any request.
     case hungUp(APNSEndpoint, HangUp)
     case broken(APNSEndpoint, whileConnecting: Bool, String)
-    /// The pool closed it because it was replaced or no longer needed.
+    /// The pool closed the connection, which was replaced or no longer needed.
     case retired(APNSEndpoint, String)
     case shutdown(APNSEndpoint)
 
-    /// True if the server did something that no well-behaved server does.
+    /// True if the server broke the protocol or flooded the connection.
     public var isBreach: Bool {
         switch self {
         case .protocolViolation, .flooded: true

@@ -52,7 +52,7 @@ public struct ConnectionPoolState {
         // request one.
         let minimum = outgoing > 0 ? wanted : max(configuration.minimumConnections, failures > 0 ? 1 : 0)
         var count = max(0, minimum - existing)
-        // One at a time beyond the minimum: a burst should not open them all before the first has shown its capacity.
+        // Beyond the minimum, connections are opened one at a time: a burst should not open all before the first has shown its capacity.
         if isWanted, count == 0, connecting == 0, canGrow { count = 1 }
         // While the server cannot be reached, one attempt is enough to find out whether it is back.
         if failures > 0 { count = min(count, connecting > 0 ? 0 : 1) }
@@ -88,7 +88,7 @@ public struct ConnectionPoolState {
     }
 
     /// Returns the number of outgoing connections that are no longer needed: one for each replacement that is ready, and those that need no
-    /// replacement. At most the maximum of connections stays outgoing, even if all are replaced repeatedly.
+    /// replacement. At most `maximumConnections` stay outgoing, even if all are replaced repeatedly.
     /// - Parameter ready: the number of usable connections that are not outgoing.
     func outgoingToRetire(ready: Int) -> Int {
         max(0, outgoing - configuration.maximumConnections, min(outgoing, ready + outgoing - wanted))

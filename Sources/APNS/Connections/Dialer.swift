@@ -6,7 +6,7 @@ import TLS
 /// Sets up TCP, the proxy's tunnel and TLS, for any protocol on top of them.
 public struct Dialer: Sendable {
     public var endpoint: APNSEndpoint
-    /// Trust, and the client certificate if that is the credential.
+    /// The trusted authorities, and the client certificate if it is the credential.
     public var tls: TLSContext
     /// The proxy to connect through; it also resolves the endpoint's name.
     public var proxy: HTTPProxy?
@@ -30,8 +30,8 @@ public struct Dialer: Sendable {
             ClientBootstrap(group: eventLoop)
                 .connectTimeout(connectTimeout)
                 .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-                // A second read that finds nothing costs as much as the first; if more data has arrived, the event loop
-                // returns to it at once.
+                // Reads once per event: a second read usually finds nothing and costs as much as the first. If more data has arrived, the
+                // event loop reads again at once.
                 .channelOption(.maxMessagesPerRead, value: 1)
         )
         return AddressMemory.shared.connect(on: eventLoop, using: resolver) { [proxy, endpoint] resolver in
@@ -56,7 +56,7 @@ public struct Dialer: Sendable {
     public func cannotConnect(_ error: any Error) -> APNSConnectionError {
         let reason = ConnectFailure.reason(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
-        // A shortage of file descriptors names its own remedy.
+        // The error already contains the remedy for a shortage of file descriptors.
         guard ConnectFailure.shortage(error) == nil else { return .cannotConnect(endpoint, reason) }
         return .cannotConnect(
             endpoint, "\(reason); is the address right, and can this host reach it? Check the firewall")

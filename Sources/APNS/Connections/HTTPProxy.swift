@@ -4,7 +4,7 @@ import Sockets
 public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
     /// A user name and a password for Basic authentication (RFC 7617). Descriptions do not show them.
     public struct Credentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
-        /// The user name; no colons.
+        /// The user name, which contains no colon.
         public var user: String
         public var password: String
 

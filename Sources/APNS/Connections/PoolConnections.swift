@@ -9,25 +9,25 @@ public protocol PooledConnection: AnyObject {
     var membership: PoolMembership { get set }
     /// True until TLS is set up.
     var isConnecting: Bool { get }
-    /// True if it accepts notifications.
+    /// True if the connection accepts notifications.
     var isUsable: Bool { get }
-    /// True if it accepts no more notifications, and closes when those in flight are finished.
+    /// True if the connection accepts no more notifications, and closes when the notifications in flight are finished.
     var isDraining: Bool { get }
     /// The number of notifications in flight, and their maximum.
     var load: (inFlight: Int, limit: Int) { get }
     /// The last time when a notification was in flight.
     var lastUsed: NIODeadline { get }
-    /// True if its end is expected, because this side wanted it or the server gave a reason.
+    /// True if the end of the connection is expected, because this side wanted it or the server gave a reason.
     var endsAsExpected: Bool { get }
 
     /// Returns true if the connection has worked, so that the next one probably will.
     /// - Parameter lasted: true if it was usable for some time. This is enough if nothing was sent, because servers may close unused
     ///   connections.
     func hasWorked(lasted: Bool) -> Bool
-    /// Adds its handlers to a channel whose TCP connection is established.
+    /// Adds the connection's handlers to a channel whose TCP connection is established.
     /// - Parameter secure: adds TLS, below the handlers that the channel has by then.
     func install(on channel: any Channel, secure: () throws -> Void) throws
-    /// Finishes what is in flight, and closes.
+    /// Finishes the notifications in flight, and closes the connection.
     /// - Parameter reason: for the log.
     func retire(reason: String)
     func close(_ error: any Error)
@@ -41,30 +41,32 @@ public struct PoolMembership {
     fileprivate var generation = 0
     /// The server's address, or the proxy's, once TCP is established.
     public fileprivate(set) var address: SocketAddress?
-    /// True while ``ConnectionPoolState`` counts it as usable.
+    /// True while ``ConnectionPoolState`` counts the connection as usable.
     fileprivate var isCounted = false
-    /// The time at which it became usable; `nil` until then.
+    /// The time at which the connection became usable; `nil` until then.
     fileprivate(set) var usableSince: NIODeadline?
-    /// True while another connection is taking its place.
+    /// True while another connection is being made to replace this one.
     fileprivate(set) var isBeingReplaced = false
-    /// Closes it if the TLS handshake takes too long.
+    /// Closes the connection if the TLS handshake takes too long.
     fileprivate var handshakeTimer: TimeLimit?
 
     public init() {}
 }
 
-/// A transport with a pool of connections. It implements what differs between protocols. Isolated notifications have pools of their own.
+/// A transport with a pool of connections. Each type implements the parts that differ between protocols. Isolated notifications have pools
+/// of their own.
 public protocol PooledTransport: Transport {
     associatedtype Connection: PooledConnection
 
     var connections: PoolConnections<Self> { get }
-    /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty until there are some.
+    /// The pools of isolated notifications, ``Isolation/withFew`` and ``Isolation/alone``; empty before the first isolated notification.
     var isolated: [Self] { get set }
 
     /// Makes the pool of an isolation.
     /// - Parameters:
     ///   - connections: the settings of its connections.
-    ///   - logger: logs nothing: these connections are expected to be lost, and the sender logs the notifications that are the cause.
+    ///   - logger: a logger that logs nothing: these connections are expected to be lost, and the sender logs the notifications that are
+    ///     the cause.
     func makePool(of isolation: Isolation, _ connections: PoolConfiguration, logger: Logger) -> Self
     func makeConnection() -> Connection
     func tune(_ bootstrap: ClientBootstrap) -> ClientBootstrap
@@ -84,7 +86,7 @@ extension PooledTransport {
         isolated.reduce(connections.failureCounts) { $0.merging($1.connections.failureCounts, uniquingKeysWith: +) }
     }
 
-    /// Existing connections stay; see ``Transport/replaceConnections(reason:)``.
+    /// Sets the TLS context of new connections; see ``Transport/replaceConnections(reason:)`` for existing ones.
     public func setTLS(_ tls: TLSContext) {
         connections.configuration.tls = tls
         for pool in isolated { pool.connections.configuration.tls = tls }
@@ -204,7 +206,7 @@ public final class PoolConnections<Owner: PooledTransport> {
     private func open() {
         guard let owner else { return }
         let connection = owner.makeConnection()
-        // If the credential changes while it connects, it is a connection of the old credential.
+        // If the credential changes while the connection is being made, the connection still has the old credential.
         connection.membership.generation = generation
         let dialer = configuration.dialer
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
@@ -282,7 +284,7 @@ public final class PoolConnections<Owner: PooledTransport> {
         }
     }
 
-    /// Connections that stay and have received the server's SETTINGS: before that they cannot take over requests.
+    /// The number of connections that are not being replaced and have the server's SETTINGS, without which they cannot take over requests.
     private var readyConnections: Int { all.count { $0.isUsable && !$0.membership.isBeingReplaced } }
 
     /// Returns the connection that has been idle for the longest time, if it is not needed.
@@ -414,7 +416,7 @@ public final class PoolConnections<Owner: PooledTransport> {
 
     // MARK: Closing
 
-    /// Finishes what is in flight, and closes all connections.
+    /// Finishes the requests in flight, and closes all connections.
     public func close() -> EventLoopFuture<Void> {
         if let closing { return closing.futureResult }
         let promise = eventLoop.makePromise(of: Void.self)

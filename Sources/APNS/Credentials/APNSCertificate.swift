@@ -7,13 +7,13 @@ import TLS
 /// (…6.3.1 and …6.3.2). The encoding of the list of topics is not documented; it is inferred from Apple's certificates.
 public struct APNSCertificate: Sendable, Equatable {
     public struct Topic: Sendable, Equatable {
-        /// Such as `com.example.app.voip`. Taken from the certificate unchecked: it may contain any characters.
+        /// The topic's name, such as `com.example.app.voip`. It is not checked: a certificate can contain any characters.
         public let name: String
         /// The uses of the topic, such as `app`, `voip` or `complication`; empty if the certificate lists none.
         public let types: [String]
     }
 
-    /// The topics: the subject's user ID first, then those of the extensions.
+    /// The topics: the subject's user ID first, then the topics of the extensions.
     public let topics: [Topic]
     /// The environments that the certificate is marked for; empty if it is marked for none.
     public let environments: Set<APNSEnvironment>
@@ -54,7 +54,7 @@ public struct APNSCertificate: Sendable, Equatable {
         return (merged(userID: userID, listed), environments)
     }
 
-    /// True if it lists the topics that it may send to. Otherwise only the subject's user ID names its app.
+    /// True if the certificate lists the topics that it may send to. Otherwise, only the subject's user ID names its app.
     public var listsTopics: Bool { topics.count > 1 || topics.contains { !$0.types.isEmpty } }
 
     public func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }

@@ -3,13 +3,13 @@ import TLS
 
 /// Findings about a credential, made before it is used and periodically while it is in use.
 ///
-/// A report is made only of a P-256 key, or of a certificate that matches its key. For others, ``SigningKey`` or `TLSIdentity` throws an
-/// error.
+/// A report is made only of a P-256 key, or of a certificate that matches its key. For other credentials, ``SigningKey`` or `TLSIdentity`
+/// throws an error.
 public struct CredentialReport: Sendable, Equatable {
     public enum Severity: String, Sendable {
         /// APNs will refuse the credential.
         case error
-        /// The credential is likely to work.
+        /// APNs will probably accept the credential, but it needs attention.
         case warning
     }
 
@@ -30,7 +30,7 @@ public struct CredentialReport: Sendable, Equatable {
     /// Checks a certificate.
     /// - Parameters:
     ///   - topic: the topic to send to; nil to skip this check.
-    ///   - environment: the service to send through; nil for other servers, which accept any environment.
+    ///   - environment: the service to send through; nil for servers other than Apple's, which accept any environment.
     ///   - keySources: the sources of the private key and its passphrase, whose permissions are checked.
     ///   - now: seconds since 1970.
     public init(
@@ -45,7 +45,7 @@ public struct CredentialReport: Sendable, Equatable {
         daysLeft = certificate.notAfter.map { Int((Double($0 - now) / 86_400).rounded(.down)) }
     }
 
-    /// Checks a signing key. If it could be read, only its permissions can be wrong.
+    /// Checks a signing key. If the key could be read, only the permissions of its file can be wrong.
     /// - Parameter keySources: the sources of the key and its passphrase.
     public init(keySources: [SecretSource]) {
         findings = Self.permissions(keySources)

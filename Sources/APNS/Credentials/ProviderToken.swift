@@ -39,9 +39,9 @@ public struct ProviderToken: Sendable, Equatable {
     public static let maximumSize = 2048
 
     public enum Untrusted: Error, Equatable, Sendable, CustomStringConvertible {
-        /// Empty, too long, or not three parts of base64url with a signature of 64 bytes at the end.
+        /// The text is empty or too long, or is not three parts in base64url that end with a signature of 64 bytes.
         case notToken
-        /// Not signed with this key, or modified after signing.
+        /// The token was not signed with this key, or was modified after signing.
         case wrongSignature
         /// The header names another algorithm or another key.
         case wrongHeader
@@ -83,13 +83,13 @@ public struct ProviderToken: Sendable, Equatable {
         let signed = Array(bytes[..<(parts[2].startIndex - 1)])
         guard key.verifies(signature, of: signed) else { throw .wrongSignature }
         let decoder = JSONDecoder()
-        // It does not matter which part of the JSON is wrong.
+        // The decoder's error is dropped: it does not matter which part of the JSON is wrong.
         guard let header = try? decoder.decode(Header.self, from: Data(header)), header.alg == "ES256",
             header.kid == keyID
         else { throw .wrongHeader }
         guard let claims = try? decoder.decode(Claims.self, from: Data(claims)), claims.iss == teamID
         else { throw .wrongClaims }
-        // The base64 decoder accepts only ASCII.
+        // All bytes are ASCII: the base64 decoder accepts nothing else.
         self.jwt = String(decoding: bytes, as: UTF8.self)
         issuedAt = claims.iat
         self.keyID = keyID

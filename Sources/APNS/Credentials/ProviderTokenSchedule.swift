@@ -4,7 +4,7 @@
 public struct ProviderTokenSchedule: Sendable {
     /// A token of this age, in seconds, is renewed.
     public static let renewalAge: Int64 = 50 * 60
-    /// In seconds. APNs rejects a new token while the previous one is younger.
+    /// The minimum age in seconds of a token before APNs accepts the next one.
     public static let minimumAge: Int64 = 20 * 60
     /// In seconds. A token's time may be this far in the future, because machines' clocks differ slightly.
     public static let maximumLead: Int64 = 60
@@ -33,8 +33,8 @@ public struct ProviderTokenSchedule: Sendable {
     /// - Parameters:
     ///   - issuedAt: when it was signed, in seconds since 1970. Untrusted: any number.
     ///   - now: seconds since 1970.
-    /// - Returns: true if it is adopted. It must not be from the future or due for renewal. It must be newer than the refused token, and
-    ///   than the current one, unless that is from the future because the clock was set back.
+    /// - Returns: true if it is adopted. It must not be from the future or due for renewal. It must be newer than the refused and the
+    ///   current token. A current token from the future does not count: the clock was set back.
     public mutating func adopt(issuedAt candidate: Int64, now: Int64) -> Bool {
         guard !isFromFuture(candidate, now), age(candidate, now) < Self.renewalAge else { return false }
         for known in [issuedAt, lastRefused] {
@@ -56,7 +56,7 @@ public struct ProviderTokenSchedule: Sendable {
         return true
     }
 
-    // A time from elsewhere can be any number, so the subtraction may overflow.
+    // A time from another worker can be any number, so the subtraction may overflow.
     private func age(_ time: Int64, _ now: Int64) -> Int64 {
         let (age, overflows) = now.subtractingReportingOverflow(time)
         return overflows ? (time < now ? .max : .min) : age

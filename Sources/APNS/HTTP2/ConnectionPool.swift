@@ -10,9 +10,9 @@ import TLS
 /// per second: it enforces deadlines, pings silent servers, and opens connections when they are due.
 public final class ConnectionPool: PooledTransport {
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
-    /// The state of the answers to its requests.
+    /// The state of the answers to the pool's requests.
     var answerState: AnswerDrought.State {
-        // If the server can no longer be reached, `lastFailure` describes that other problem.
+        // `lastFailure` is then about a newer problem: the server can no longer be reached.
         health.state == .unanswered && connections.state.usable == 0 && !connections.isFailureOfAnswers
             ? .unansweredLately : health.state
     }
@@ -359,7 +359,7 @@ extension ConnectionPool {
                 recycle(connection)
             }
         }
-        // One at a time: the remaining connections take over its work, and may then all be needed.
+        // One connection at a time: the remaining connections take over its work, and may then all be needed.
         connections.superfluous(now: now)?.retire(
             reason: "nothing was sent on it for \(configuration.idleTimeout.formatted)")
     }

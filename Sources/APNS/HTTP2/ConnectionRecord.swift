@@ -10,12 +10,12 @@ struct ConnectionRecord {
         case kept(HeaderText?)
     }
 
-    /// True if it has answered since it was made, and since the last pause because of unanswered requests.
+    /// True if the connection has answered since it was made, and since the last pause because of unanswered requests.
     var hasAnswered = false
-    /// The number of its answers before that pause.
+    /// The number of the connection's answers before the last pause because of unanswered requests.
     var staleAnswers = 0
-    /// True from the beginning of an ``AnswerDrought`` until it answers again. It then gets requests only if no other connection can accept
-    /// them.
+    /// True from the beginning of an ``AnswerDrought`` until the connection answers again. In that time, the connection gets requests only
+    /// if no other one can accept them.
     var isSuspect = false
     var responsiveness = Responsiveness()
     var authorization = Authorization.current

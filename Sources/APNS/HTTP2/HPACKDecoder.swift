@@ -2,9 +2,10 @@
 ///
 /// It allocates no memory for a field, unless its Huffman-coded strings are longer than all before.
 struct HPACKDecoder: ~Copyable {
-    /// In bytes as sent. A longer string would exceed ``HeaderBlock/maximumSize`` even if all its codes had 30 bits, the longest.
+    /// The maximum size in bytes as sent. A longer string would exceed ``HeaderBlock/maximumSize`` even if each code had 30 bits, the
+    /// maximum.
     static let maximumStringSize = 64 * 1024
-    /// An encoder writes at most the smallest size and the last one since the previous block (§4.2).
+    /// A block begins with at most two sizes: the smallest one since the previous block, and the current one (§4.2).
     static let maximumSizeChanges = 2
 
     private let staticEntries = HPACKStaticTable.entries

@@ -97,7 +97,7 @@ struct HPACKEncoder: ~Copyable {
     /// §6.2.1).
     mutating func writeRepeated(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter) {
         if let index = index(of: name, value) { return writer.integer(index, prefix: 7, pattern: 0x80) }
-        // Adding it would only empty the table (RFC 7541 §4.4).
+        // Adding the field would only empty the table (RFC 7541 §4.4).
         guard Entry.size(name, value.count) <= capacity else {
             return writeLiteral(name, value, pattern: 0x00, prefix: 4, &writer)
         }

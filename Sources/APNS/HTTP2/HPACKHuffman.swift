@@ -50,7 +50,7 @@ struct HPACKHuffman: @unchecked Sendable {
     private let prefixes: UnsafeMutablePointer<Prefix>
     /// The index is the length of the codes.
     private let groups: UnsafeMutablePointer<Group>
-    /// In the order of their codes.
+    /// All symbols, in the order of their codes.
     private let symbols: UnsafeMutablePointer<UInt16>
 
     private init() {
@@ -75,7 +75,7 @@ struct HPACKHuffman: @unchecked Sendable {
         }
     }
 
-    /// Returns the first code of 32 bits.
+    /// Returns the first code in 32 bits.
     private func code(_ bits: UInt64) -> (symbol: UInt16, length: Int) {
         var length = 5
         while bits >= groups[length].limit { length += 1 }
@@ -99,7 +99,7 @@ struct HPACKHuffman: @unchecked Sendable {
     ) throws(HPACKViolation) -> Int {
         guard var next = string.baseAddress else { return 0 }
         let end = next + string.count
-        // The next bits, beginning at the highest one, and their number. They are inverted: the zeros after the string's last bit then mean
+        // The next bits, beginning at the highest one, and their number. The bits are inverted, so that the zeros after the last bit mean
         // ones, like valid padding.
         var (bits, count): (UInt64, Int) = (0, 0)
         var output = target
@@ -140,11 +140,11 @@ struct HPACKHuffman: @unchecked Sendable {
             let prefix = beginning(of: bits)
             var (symbol, length) = (UInt16(prefix.symbol), Int(prefix.length))
             if length == 0 {
-                // The rest is fewer than eight ones. No code is that, so it is padding.
+                // Fewer than eight ones are left. They are padding, because no code consists of them.
                 if bits == 0, count < 8 { return output - target }
                 (symbol, length) = code(~bits >> 32)
             }
-            // Otherwise, the rest of the string is neither a code nor padding.
+            // If the next code is longer than the rest, the rest is neither a code nor padding.
             guard length <= count else { throw .padding }
             guard symbol < Self.endOfString else { throw .endOfString }
             output.pointee = UInt8(truncatingIfNeeded: symbol)

@@ -71,7 +71,7 @@ struct HPACKDynamicTable: ~Copyable {
         bytes.deallocate()
     }
 
-    /// Returns an entry; `nil` if there are fewer.
+    /// Returns an entry; `nil` if the table has fewer.
     /// - Parameter index: 0 for the newest. The field is valid until the table changes.
     func field(_ index: Int) -> HPACKField? {
         guard index < count else { return nil }

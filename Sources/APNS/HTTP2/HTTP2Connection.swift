@@ -22,8 +22,8 @@ protocol HTTP2ConnectionOwner: AnyObject {
     func connectionClosed(_ connection: HTTP2Connection, error: any Error)
 }
 
-/// One HTTP/2 connection to APNs. It connects a TLS channel, an ``HTTP2Session`` and an ``HTTP2ConnectionState``, which decides. Belongs to
-/// its channel's event loop.
+/// One HTTP/2 connection to APNs. It connects a TLS channel, an ``HTTP2Session`` and an ``HTTP2ConnectionState``, which makes the
+/// decisions. Belongs to its channel's event loop.
 ///
 /// Requests submitted during one tick of the event loop are sent in one write.
 public final class HTTP2Connection: ChannelDuplexHandler {
@@ -45,11 +45,12 @@ public final class HTTP2Connection: ChannelDuplexHandler {
     private var output = ByteBuffer()
     private var isFlushScheduled = false
     private var isFlushing = false
-    /// True during a read. Its end flushes everything.
+    /// True during a read, whose end flushes all output.
     private var isReading = false
     private var isClosing = false
 
-    /// The maximum number of bytes in one write. Then writing waits for the channel, because only what is still in the session is bounded.
+    /// The maximum number of bytes in one write. The next write waits until the channel is writable, because the channel's buffer has no
+    /// limit.
     static let writeSize = 256 * 1024
 
     init(
@@ -261,8 +262,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
 
     private func write(_ context: ChannelHandlerContext) {
         var isComplete = false
-        // Resets are written even if the server does not read, so that cancelled requests end in time. They are never more than the
-        // streams.
+        // Resets are written even if the server does not read, so that cancelled requests end in time. There is at most one per stream.
         while !isComplete, context.channel.isWritable || session.pendingCancels > 0 {
             // Once the last write has completed, the memory is no longer shared and is reused.
             output.clear()

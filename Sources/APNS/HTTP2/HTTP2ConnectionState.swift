@@ -14,8 +14,8 @@ struct HTTP2ConnectionState {
     enum Phase: Equatable {
         /// TCP and TLS are being set up.
         case connecting
-        /// TLS is set up. No request is sent before the server's SETTINGS: a server that does not send them does not process requests
-        /// either, and the requests would count as possibly accepted.
+        /// TLS is set up. Requests wait for the server's SETTINGS: a server that sends none does not process requests, and the requests
+        /// would count as possibly accepted.
         case awaitingSettings
         case open
         /// No new requests are sent; those in flight are finished.
@@ -42,7 +42,6 @@ struct HTTP2ConnectionState {
     /// The end of the TLS handshake; before that, its start.
     private var connectedAt = NIODeadline.distantPast
     private var liveness = PeerLiveness()
-    /// The server's GOAWAY; `nil` until it sends one.
     private var goAway: GoAway?
     private var requestsAtCheck = 0
     private var lastStream: Int32 = 0
@@ -70,7 +69,7 @@ struct HTTP2ConnectionState {
     /// True once the server has sent GOAWAY.
     var isSentAway: Bool { goAway != nil }
 
-    /// True if a router or firewall forgot it while it was idle.
+    /// True if a router or firewall forgot the connection while it was idle.
     var isStale: Bool { liveness.isStale }
 
     mutating func handshakeStarted(now: NIODeadline) { connectedAt = now }
@@ -232,7 +231,7 @@ extension HTTP2ConnectionState {
         }
     }
 
-    /// Returns the error for a channel that ended with this error. Servers end a connection properly, by just closing, or by a reset.
+    /// Translates a channel's error. Servers end a connection properly, by just closing, or by a reset.
     func meaning(of error: any Error, _ endpoint: APNSEndpoint) -> any Error {
         if error is APNSConnectionError { return error }
         if let error = error as? TLSError, error.kind != .truncated { return error }

@@ -59,7 +59,7 @@ enum HTTP2Violation: Error {
 /// The nine bytes before each frame's payload (RFC 9113 §4.1).
 struct HTTP2FrameHeader {
     static let size = 9
-    /// The maximum length of a payload in both directions: the smallest that SETTINGS can set (RFC 9113 §6.5.2).
+    /// The maximum length of a payload in both directions: the smallest maximum that SETTINGS can set (RFC 9113 §6.5.2).
     static let maximumLength = 16_384
     /// The largest window, and the largest stream identifier (RFC 9113 §6.9.1, §5.1.1).
     static let maximum31Bits = 0x7FFF_FFFF

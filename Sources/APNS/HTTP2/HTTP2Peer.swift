@@ -17,7 +17,7 @@ struct HTTP2Peer {
 
     // MARK: DATA (§6.1)
 
-    /// Counts DATA in the connection's window, and grants more. Padding counts too, and so do streams that have ended (§6.9.1).
+    /// Counts DATA in the connection's window, and grants more. Padding counts, and so does DATA of streams that have ended (§6.9.1).
     mutating func received(_ length: Int, _ control: inout ControlFrames) throws(HTTP2Violation) {
         unacknowledged += length
         guard unacknowledged <= HTTP2Streams.defaultWindow else {

@@ -90,7 +90,7 @@ final class HTTP2Session {
     private func openStream() -> UnsafeMutablePointer<RequestSlot>? {
         let stream = nextStream
         guard phase == .open, stream > 0, let index = streams.insert(stream) else { return nil }
-        // Negative after the last one.
+        // The identifier becomes negative after the last one.
         nextStream &+= 2
         unsent.append(stream)
         return streams.slots.pointer(index)
@@ -149,7 +149,7 @@ final class HTTP2Session {
             if let slot = streams.slot(of: unfinished[place]),
                 !writer.writeBody(of: slot, window: &peer.window, into: &buffer)
             {
-                // This stream's window is empty, but other streams may have one.
+                // The window of this stream is empty, but other streams may have windows.
                 place += 1
             } else {
                 unfinished.remove(at: place)

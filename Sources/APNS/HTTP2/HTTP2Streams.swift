@@ -81,8 +81,8 @@ struct HTTP2Streams: ~Copyable {
         close(index, code: code)
     }
 
-    /// Closes the requests above the last stream, because the server will not process them, and the unsent requests, because they must not
-    /// be sent (RFC 9113 §6.8).
+    /// Closes the requests above the last stream, which the server will not process, and the unsent requests, which must not be sent any
+    /// more (RFC 9113 §6.8).
     mutating func closeUnprocessed(above last: Int32) {
         var index = slots.oldest
         while index >= 0 {

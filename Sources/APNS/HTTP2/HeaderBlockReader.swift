@@ -14,7 +14,7 @@ struct HeaderBlock {
     /// True if a field is malformed (RFC 9113 §8.1.1).
     fileprivate var hasMalformedField = false
     fileprivate var continuations = 0
-    /// The size of the block's fields in bytes. Counted here too, because a stream that has ended has no slot.
+    /// The size of the block's fields in bytes. A stream that has ended has no slot that could count it.
     fileprivate var size: Int32 = 0
 
     /// Header fields of 16 KiB never need more CONTINUATION frames.
@@ -135,7 +135,7 @@ struct HeaderBlockReader: ~Copyable {
         return true
     }
 
-    /// - Returns: false if it is malformed (§8.2).
+    /// - Returns: false if the field is malformed (§8.2).
     private mutating func takeField(
         _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>,
         of slot: UnsafeMutablePointer<RequestSlot>, _ block: inout HeaderBlock

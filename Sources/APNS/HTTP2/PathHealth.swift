@@ -7,7 +7,7 @@ import Sockets
 /// (``AnswerDrought``)? Which connection did not answer a request (``UnansweredRequests``)? ``PeerLiveness`` decides if the server of a
 /// connection reads at all.
 struct PathHealth {
-    /// An older request should have been written.
+    /// A request older than this should have been written.
     private static let roundTrip = TimeAmount.milliseconds(500)
 
     private var drought = AnswerDrought()
@@ -63,8 +63,8 @@ struct PathHealth {
         unanswered.forget(connection: connection.id)
     }
 
-    /// Decides if a drought has begun. New connections are then preferred to the present ones, so that further requests need not wait for
-    /// the deadlines of earlier ones.
+    /// Decides if an ``AnswerDrought`` has begun. New connections are then preferred to the present ones, so that further requests need not
+    /// wait for the deadlines of earlier ones.
     /// - Returns: true if a drought has begun.
     mutating func check(_ connections: [HTTP2Connection], inFlight: Int, now: NIODeadline) -> Bool {
         let before = drought.state
@@ -77,8 +77,8 @@ struct PathHealth {
     mutating func stoodStill(for time: TimeAmount, now: NIODeadline) { drought.stoodStill(for: time, now: now) }
 
     /// Chooses the connection for a request that may have gone unanswered before.
-    /// - Returns: the least busy connection, preferably one that has not refused the request. If all have let it time out, one of them, as
-    ///   `excluded`.
+    /// - Returns: the least busy connection, preferably one that has not refused the request. If the request has timed out on all
+    ///   connections, one of them, as `excluded`.
     func choose(
         from connections: [HTTP2Connection], for id: APNSID
     ) -> (best: HTTP2Connection?, excluded: HTTP2Connection?) {
@@ -116,7 +116,8 @@ struct AnswerDrought {
     /// The state stays ``State/unanswered`` for this time after the last request. Later, other workers may be sending successfully what
     /// failed here.
     static let currency = TimeAmount.seconds(15)
-    /// Then it stays ``State/unansweredLately`` for this time, so that pauses between attempts do not look like a recovery.
+    /// After ``currency``, the state stays ``State/unansweredLately`` for this time, so that pauses between attempts do not look like a
+    /// recovery.
     static let memory = TimeAmount.minutes(10)
     private(set) var state = State.answered
     /// True if requests have been submitted since the last answer.

@@ -7,7 +7,8 @@ public struct HTTP2Limits: Sendable {
     public var maximumStreams: Int
     /// While requests are in flight, the peer is sent a PING after this time without a read.
     public var pingAfter: TimeAmount = .seconds(15)
-    /// The same while no request is in flight. Apple allows a PING after an hour of inactivity ("Sending notification requests to APNs").
+    /// While no request is in flight, the peer is sent a PING after this time without a read. Apple allows a PING after an hour of
+    /// inactivity ("Sending notification requests to APNs").
     public var idlePingAfter: TimeAmount = .hours(1)
     /// After this time without a read, a PING goes with the next request, because a NAT or a firewall may have forgotten the connection.
     public var wakeAfter: TimeAmount = .seconds(5)
@@ -17,7 +18,7 @@ public struct HTTP2Limits: Sendable {
     public var pingTimeout: TimeAmount = .seconds(5)
     /// The timeout from the end of the TLS handshake to the server's SETTINGS.
     public var settingsTimeout: TimeAmount = .seconds(5)
-    /// The server may read so little that nothing more can be written for this time.
+    /// The connection is closed if the server reads so little that nothing more could be written for this time.
     public var stallTimeout: TimeAmount = .seconds(20)
     /// The connection is replaced at this age; `nil` for never.
     var lifetime: TimeAmount?
@@ -31,7 +32,7 @@ struct PeerLiveness {
         case nothing
         case sendPing
         case close(String)
-        /// Close it, and send its requests on another connection.
+        /// Close the connection, and send its requests on another one.
         case closeStale(String)
     }
 
@@ -85,7 +86,7 @@ struct PeerLiveness {
     mutating func check(
         isBusy: Bool, _ limits: HTTP2Limits, now: NIODeadline
     ) -> Check {
-        // This applies even if the server still sends: it is alive, but useless.
+        // The connection is closed even if the server still sends: it is alive, but useless.
         if let stalledSince, now - stalledSince > limits.stallTimeout {
             return .close("the server has read nothing for \(limits.stallTimeout.formatted)")
         }

@@ -52,8 +52,8 @@ extension UnsafeMutablePointer<RequestSlot> {
         return length < 0 || length == pointee.bodySize || status == 204 || status == 304
     }
 
-    /// Returns the answer of a stream that ended without an error: a status, and a body that is whole or was cut by this side. A method of
-    /// the pointer, because a method of the slot would copy all of it.
+    /// Returns the answer of a stream that ended without an error. The body is whole, or was cut by this side. A method of the pointer,
+    /// because a method of the slot would copy the whole slot.
     func response() -> Response? {
         guard pointee.status > 0, isWhole || pointee.isCut else { return nil }
         var response = Response(

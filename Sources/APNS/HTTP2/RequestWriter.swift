@@ -12,7 +12,7 @@ struct RequestWriter: ~Copyable {
 
     init(authority: HeaderText) { self.authority = authority }
 
-    /// Returns the place of an authorization in ``authorizations``, where new ones are added; -1 for none.
+    /// Returns the place of an authorization in ``authorizations``, and adds it if it is new; -1 for no authorization.
     mutating func place(of authorization: HeaderText?) -> Int {
         guard let authorization else { return -1 }
         if authorization !== authorizations.last { authorizations.append(authorization) }
