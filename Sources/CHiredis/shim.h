@@ -20,7 +20,7 @@ typedef struct CHiredisVisit {
     void *context;
 } CHiredisVisit;
 
-// hiredis takes a NULL object as "out of memory"; nothing is built here, so any other pointer will do.
+// For hiredis, a NULL object means "out of memory". The callbacks build no objects, so they return any other pointer.
 #define CHIREDIS_VISITED ((void *)1)
 
 static inline void *chiredis_visit_string(const redisReadTask *task, char *bytes, size_t length) {
@@ -66,7 +66,7 @@ static inline void *chiredis_visit_array(const redisReadTask *task, int count) {
 }
 #endif
 
-// Initialised by the compiler: readers are made on several event loops at once, and hiredis takes a mutable pointer.
+// Initialised by the compiler, because readers are made on several event loops at once. hiredis requires a mutable pointer.
 static redisReplyObjectFunctions chiredis_visit_functions = {
     .createString = chiredis_visit_string,
     .createArray = chiredis_visit_array,

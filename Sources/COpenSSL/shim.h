@@ -15,7 +15,7 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
-// What OpenSSL offers only as a macro that Swift cannot import, under the macro's own name with a prefix.
+// Swift cannot import these macros of OpenSSL. Each function has the name of its macro, with a prefix.
 
 static inline long COpenSSL_SSL_CTX_set_mode(SSL_CTX *context, long mode) {
     return SSL_CTX_set_mode(context, mode);

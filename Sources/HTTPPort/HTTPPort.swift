@@ -41,7 +41,7 @@ package struct HTTPPort: Sendable {
         router: Routes, tls: Renewable<TLSContext>? = nil, logger: Logger? = nil
     ) async throws -> HTTPPort
     where Routes.Responder.Context: InitializableFromSource<ApplicationRequestContextSource> {
-        // Errors are reported to the client, in the answer.
+        // The logger is silent, because errors are reported to the client, in the answer.
         var silent = Logger(label: "http-port") { StreamLogHandler.standardError(label: $0) }
         silent.logLevel = .critical
         let maximum = limits.connections(descriptors: DescriptorLimit.current)

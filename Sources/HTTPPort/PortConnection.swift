@@ -4,7 +4,7 @@ import NIOCore
 package struct PortLimits: Sendable {
     /// Maximum concurrent connections; never more than an eighth of the process' limit of file descriptors.
     package var connections = 64
-    /// The maximum time until a request has arrived: since the start of the connection for its first request, since the first byte for later
+    /// The maximum time until a request has arrived. It begins with the connection for the first request, and with the first byte for later
     /// ones.
     package var request = TimeAmount.seconds(10)
     /// The maximum time from an answer to the next request.
@@ -38,7 +38,7 @@ struct PortConnection {
     private var arrivingSince: NIODeadline?
     /// The number of requests whose head has arrived and whose answer has not ended.
     private var unanswered = 0
-    /// The bytes of answers that the client has not received, and the time since when it has received none of them.
+    /// The bytes of answers that the client has not received, and the time since which it has received none of them.
     private var unsent = 0
     private var stalledSince: NIODeadline?
     private var closingSince: NIODeadline?

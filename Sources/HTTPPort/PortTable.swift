@@ -27,8 +27,8 @@ final class PortTable {
         self.logger = logger
     }
 
-    /// Guards a new connection. If there are too many, closes the connection that has waited longest for its client. If the port is
-    /// answering all others, closes the new connection.
+    /// Guards a new connection. If there are too many, closes the connection that has waited longest for its client. This is the new
+    /// connection if the port is answering all others.
     func add(_ channel: any Channel) throws {
         let now = eventLoop.now
         let connection = ConnectionGuard(PortConnection(limits, now: now), channel)

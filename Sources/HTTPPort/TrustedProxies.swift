@@ -27,7 +27,7 @@ package struct TrustedProxies: Sendable {
         var client = peer
         var rest = forwarded.joined(separator: ",").split(separator: ",", omittingEmptySubsequences: false)[...]
         while contains(client), let hop = rest.popLast() {
-            // A client can write anything here.
+            // A client can write anything into the header.
             guard let address = Self.host(of: hop), AddressRange.bytes(of: address) != nil else { break }
             client = String(address)
         }
@@ -48,7 +48,7 @@ package struct TrustedProxies: Sendable {
             || (bytes[0] == 172 && bytes[1] & 0xF0 == 16)
     }
 
-    /// Returns the addresses that belong to one client: an IPv4 address, or the first 64 bits of an IPv6 address.
+    /// Returns the part of an address that identifies a client: an IPv4 address, or the first 64 bits of an IPv6 address.
     package static func group(of address: String) -> String {
         guard let bytes = AddressRange.bytes(of: address), bytes.count == 16 else { return address }
         return bytes.prefix(8).map { String($0, radix: 16) }.joined(separator: ":")

@@ -20,7 +20,7 @@ extension APNSEndpoint {
     public static let productionFeedback = APNSEndpoint(host: "feedback.push.apple.com", port: feedbackPort)
     public static let sandboxFeedback = APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: feedbackPort)
 
-    /// The feedback service that belongs to this endpoint. For servers that are not Apple's: the same host.
+    /// The feedback service that belongs to this endpoint. For servers other than Apple's, it is on the same host.
     public var feedback: APNSEndpoint {
         switch APNSEnvironment(host: host) {
         case .production: .productionFeedback

@@ -13,7 +13,7 @@ public protocol RedisSender: AnyObject {
     ///   - deadline: the timeout of the answer; `nil` for the sender's default.
     ///   - completion: called on the event loop; before `send` returns if the command cannot be sent at all.
     func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisCommand.Completion)
-    /// Calls back when the first attempt to connect has ended; at once if it has.
+    /// Calls back when the first attempt to connect has ended; at once if it has ended already.
     func afterFirstAttempt(_ body: @escaping () -> Void)
 }
 
@@ -27,8 +27,8 @@ extension RedisSender {
     public func afterFirstAttempt(_ body: @escaping () -> Void) { body() }
 }
 
-/// Keeps one connection to Redis open on one event loop: finds the server, connects, logs in, and does so again when
-/// the connection is lost or another server replaces this one.
+/// Keeps one connection to Redis open on one event loop: finds the server, connects, logs in, and repeats this when the connection is lost
+/// or another server replaces this one.
 ///
 /// Use one client for pipelined commands and a second one for blocking commands, which delay all later commands.
 ///
@@ -53,7 +53,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
     /// The servers, or the Sentinels or nodes that know them.
     public let topology: RedisTopology
     public let eventLoop: any EventLoop
-    /// Called on the event loop at each change, before the commands lost by it fail. Set it before `start`.
+    /// Called on the event loop at each change of state, before lost commands fail. Set it before `start`.
     public var onStateChange: ((State) -> Void)?
 
     private let configuration: RedisClientConfiguration
@@ -171,7 +171,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
         if let error { throw error }
     }
 
-    /// Calls back when the first attempt to connect has ended; at once if it has. Only on the event loop.
+    /// Calls back when the first attempt to connect has ended; at once if it has ended already. Only on the event loop.
     public func afterFirstAttempt(_ body: @escaping () -> Void) {
         eventLoop.preconditionInEventLoop()
         guard route.server == nil, attempts.lastError == nil else { return body() }
@@ -384,8 +384,8 @@ extension RedisClient {
     /// Sends two commands, one directly after the other on the same connection.
     ///
     /// Used for `WAIT`, which counts the replicas that have received the writes of its own connection. On another connection the number may
-    /// be too high. So neither command follows a redirection: in a Cluster, a command fails with `MOVED` or `ASK` if its slot has moved,
-    /// and the caller repeats both when the client is ready again.
+    /// be too high. So neither command follows a redirection. If the slot has moved, a command fails with `MOVED` or `ASK`, and the caller
+    /// repeats both commands when the client is ready again.
     /// - Parameter deadline: the timeout of each answer.
     /// - Returns: the answer to the first command, and the result of the second.
     /// - Throws: `RedisError` of the first.
@@ -402,7 +402,7 @@ extension RedisClient {
                     var answer: Result<RESPReply, RedisError>?
                     self.transmit(
                         command, RedisRequest(command: nil, timeout: deadline) { answer = $0 }, over: server)
-                    // Answers come in order, and so do failures.
+                    // The second command completes last, because answers and failures come in order.
                     self.transmit(
                         second,
                         RedisRequest(command: nil, timeout: deadline) {

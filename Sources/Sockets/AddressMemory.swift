@@ -121,7 +121,7 @@ private final class ChoosingResolver: Resolver, LoopBound {
     private func choice(
         of own: EventLoopFuture<[SocketAddress]>, besides others: EventLoopFuture<[SocketAddress]>
     ) -> EventLoopFuture<[SocketAddress]> {
-        // Without an answer of one kind, only the addresses of the other count.
+        // If the query for IPv4 or IPv6 fails, only the addresses of the other query count.
         let others = others.flatMapErrorThrowing { _ in [] }
         return own.and(others).map { [memory, leftOut] own, others in
             let all = own + others

@@ -28,8 +28,8 @@ public enum ConnectFailure {
 
     /// Returns the shortage of file descriptors that caused an error, with what to do; `nil` for other errors.
     ///
-    /// The resolver's errors do not name this cause: without a descriptor it reads neither `/etc/hosts` nor the
-    /// network, and reports that there is no such name.
+    /// The resolver's errors do not name this cause: without a descriptor, the resolver reads neither `/etc/hosts` nor the network, and
+    /// reports that there is no such name.
     public static func shortage(_ error: any Error) -> String? {
         guard let error = error as? NIOConnectionError else { return shortage(ofOne: error) }
         guard !error.connectionErrors.isEmpty else { return DescriptorLimit.shortage }

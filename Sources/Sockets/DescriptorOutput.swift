@@ -12,10 +12,10 @@ public enum DescriptorOutput {
         case failed(Int32)
     }
 
-    /// The maximum number of bytes per write(2). A pipe that has any space has space for these (pipe(7), PIPE_BUF), so
-    /// a write after poll(2) does not block.
+    /// The maximum number of bytes per write(2). A pipe that poll(2) reports as writable has space for this many (pipe(7), PIPE_BUF), so
+    /// the write does not block.
     public static let pieceSize = 4096
-    /// The time between two questions whether to wait longer, in milliseconds.
+    /// The time in milliseconds between two calls that ask whether to wait longer.
     private static let interval: Int32 = 50
 
     /// Writes bytes as fast as the reader takes them.
@@ -83,7 +83,7 @@ public final class LineQueue: Sendable {
     private struct Piece {
         var bytes: [UInt8]
         var lines = 1
-        /// The number of lost lines that it reports.
+        /// The number of lost lines that this piece reports.
         var reports = 0
 
         mutating func append(_ other: Piece) {

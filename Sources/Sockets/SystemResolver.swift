@@ -45,7 +45,7 @@ public final class SystemResolver: Resolver, LoopBound {
         }
     }
 
-    /// Fails the unanswered lookups of an event loop, and all later lookups: a connection begins its lookup in a later turn of the loop.
+    /// Fails the unanswered lookups of an event loop, and all later ones: a connection may begin its lookup in a later turn of the loop.
     /// Must run on this loop.
     public static func endLookups(on eventLoop: any EventLoop) {
         eventLoop.preconditionInEventLoop()
@@ -68,7 +68,7 @@ public final class SystemResolver: Resolver, LoopBound {
                 return hasEnded
             }
             guard !hasEnded else {
-                // Nothing waits for it yet.
+                // Nothing waits for the lookup yet, so it can fail synchronously.
                 started.complete(.failure(EventLoopError.shutdown))
                 return started
             }

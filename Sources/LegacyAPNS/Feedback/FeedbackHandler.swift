@@ -25,7 +25,7 @@ final class FeedbackHandler: ChannelInboundHandler {
         changed()
     }
 
-    /// Completes the promise with the received tuples, or with the next ones; with none at the end.
+    /// Completes the promise with at least one tuple, or with none at the end of the session.
     func next(atMost count: Int, _ promise: EventLoopPromise<[FeedbackTuple]>) {
         precondition(asked == nil, "one at a time")
         asked = (count, promise)

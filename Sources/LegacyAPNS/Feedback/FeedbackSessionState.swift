@@ -8,9 +8,9 @@ struct FeedbackSessionState {
     /// The answer to a request for tuples.
     enum Answer {
         case tuples([FeedbackTuple])
-        /// No tuples yet: read on.
+        /// No tuple is complete: read more data.
         case wait
-        /// There are no more tuples; with an error if the session did not end properly.
+        /// There are no more tuples. The error is set if the session did not end properly.
         case end(FeedbackError?)
     }
 
@@ -42,7 +42,7 @@ struct FeedbackSessionState {
     var deadline: NIODeadline? {
         guard ending == nil else { return nil }
         guard isConnected else { return handshakeEnd }
-        // Without a request, this side causes the silence, because Redis may be unavailable.
+        // Without a request for tuples, nothing is read (Redis may be unavailable), so silence does not count.
         guard let waitingSince else { return nil }
         guard let stopEnd else { return waitingSince + silence }
         return min(stopEnd, waitingSince + min(Self.silenceAtStop, silence))
@@ -105,7 +105,7 @@ struct FeedbackSessionState {
             waitingSince = nil
             return .tuples(taken)
         }
-        // Otherwise a stop would not end while much data waits in the network.
+        // While much data arrives, no wait lasts until the deadline, so a stop must end here.
         if let stopEnd, stopEnd <= now { end(.failure(.stopped(endpoint))) }
         switch ending {
         case nil:

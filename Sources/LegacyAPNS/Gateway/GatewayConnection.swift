@@ -3,8 +3,8 @@ import Glibc
 import NIOCore
 import TLS
 
-/// One connection to the binary gateway. It connects a TLS channel and a ``GatewayConnectionState``, which decides. Belongs to its
-/// channel's event loop.
+/// One connection to the binary gateway. It connects a TLS channel and a ``GatewayConnectionState``, which makes the decisions. Belongs to
+/// its channel's event loop.
 public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     public typealias InboundIn = ByteBuffer
     public typealias OutboundOut = ByteBuffer
@@ -46,7 +46,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     public func install(on channel: any Channel, secure: () throws -> Void) throws {
         try channel.pipeline.syncOperations.addHandler(self)
         try secure()
-        // Below TLS, or the proxy's tunnel in its place.
+        // The counter is below TLS, or below the proxy's handler until TLS replaces it.
         try channel.pipeline.syncOperations.addHandler(written, position: .first)
     }
 
@@ -128,7 +128,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
 
     private func answered(_ packet: GatewayPacket) {
         hasAnswer = true
-        // Unsent frames belong to notifications after the one that the packet names.
+        // The unsent frames are discarded: they belong to notifications after the one that the packet names.
         output.clear()
         let before = state.window.first
         let findings = state.answered(packet)
@@ -198,7 +198,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
 
     // MARK: Closing
 
-    /// Closes the connection. The outcome of what is in the window is unknown.
+    /// Closes the connection. The outcomes of the notifications in the window are unknown.
     public func close(_ reason: any Error) {
         failure = failure ?? reason
         isGivenUp = true
@@ -248,7 +248,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
 
 /// Counts the bytes written to the socket, below TLS, and how many of them the other side's kernel has acknowledged.
 ///
-/// The kernel buffers what is written to a dead connection. Without this count, these notifications would be confirmed by age.
+/// The kernel buffers what is written to a dead connection. Without this count, notifications in that buffer would be confirmed by age.
 final class WrittenBytes: ChannelOutboundHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

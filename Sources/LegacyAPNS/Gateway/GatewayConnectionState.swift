@@ -34,18 +34,16 @@ struct GatewayConnectionState {
     private(set) var window = UnconfirmedWindow()
     /// True if a notification on this connection was confirmed, or named by an error packet.
     private(set) var isProven = false
-    /// True if anything was sent.
     private(set) var hasSent = false
     /// The last time when something was sent, or was unconfirmed.
     private(set) var lastUsed = NIODeadline.distantPast
     /// True if this side wants the connection to end.
     private(set) var isRetired = false
-    /// True if the channel accepts writes.
     private(set) var isWritable = true
     private(set) var openedAt = NIODeadline.distantPast
 
     let options: GatewayOptions
-    /// Written data may be unacknowledged for this time.
+    /// The maximum time for which written data may be unacknowledged.
     private let stallTimeout: TimeAmount
     /// The connection is replaced at this age; `nil` for never.
     private let maximumAge: TimeAmount?
@@ -138,7 +136,7 @@ struct GatewayConnectionState {
         check.confirmed = window.confirm(arrivedBefore: now - confirmAfter)
         if !check.confirmed.isEmpty { isProven = true }
         if window.count > 0 { lastUsed = now }
-        // A notification may be missing from the written bytes, even if all of them are acknowledged.
+        // If TLS refused a write, a notification is missing from the written bytes, although all of them are acknowledged.
         if window.awaitsArrival, now - acknowledgedAt >= stallTimeout {
             check.unresponsive =
                 "no written data was acknowledged for \((now - acknowledgedAt).formatted)"

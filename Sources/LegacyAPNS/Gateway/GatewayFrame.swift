@@ -99,7 +99,7 @@ struct GatewayPacket: Equatable {
     /// The item's identifier, as it was sent.
     var identifier: UInt32
 
-    /// One byte command (8), one byte status, four bytes identifier.
+    /// The size in bytes: one byte for the command (8), one for the status, and four for the identifier.
     static let size = 6
     private static let command: UInt8 = 8
 

@@ -8,7 +8,7 @@ import TLS
 public protocol GatewayDelegate: TransportDelegate {
     /// Called when notifications that had completed as confirmed turn out to have been dropped.
     /// - Parameters:
-    ///   - count: their number.
+    ///   - count: the number of these notifications.
     ///   - token: the device token that the gateway refused, in hexadecimal digits; `nil` if it is no longer known.
     func gateway(dropped count: Int, refusing token: ByteBuffer?, with status: GatewayStatus)
 }
@@ -21,9 +21,9 @@ extension RequestResult {
 /// The connections of one certificate to one binary gateway, on one event loop.
 ///
 /// Connections are filled one after the other. If a connection's window is full, or the connection is closing, it is sent a barrier. The
-/// barrier's error packet reveals at once what would otherwise take ``GatewayOptions/confirmAfter``. In the meantime, notifications use the
-/// next connection. So they are sent nearly in order. They are sent exactly in order if the maximum is one connection, because they then
-/// wait.
+/// barrier's error packet reveals at once which notifications were accepted; without it, that takes ``GatewayOptions/confirmAfter``. In the
+/// meantime, further notifications use the next connection, so they are sent nearly in order. If the maximum is one connection, they wait,
+/// and are sent exactly in order.
 public final class GatewayPool: PooledTransport {
     /// Receives further events if it is a ``GatewayDelegate``.
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
@@ -46,8 +46,8 @@ public final class GatewayPool: PooledTransport {
     private static let longestConfirmation = TimeAmount.minutes(10)
     /// From this number of ``hangUps`` on, the certificate is the likely cause.
     private static let patience = 3
-    /// The maximum number of notifications on a connection of ``Isolation/withFew``. If one of them ends the connection, each must be
-    /// confirmed alone.
+    /// The maximum number of notifications on a connection of ``Isolation/withFew``. If one of them ends the connection, each is resent
+    /// alone.
     private static let few = 16
 
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
@@ -69,7 +69,8 @@ public final class GatewayPool: PooledTransport {
         var capacity = 0
         for connection in connections.all { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
         guard hangUps > 0 else { return capacity }
-        // One notification at a time until one is accepted, because anything sent may be lost. The isolated pools have few anyway.
+        // Until a notification is accepted, only one is sent at a time, because anything sent may be lost. The isolated pools send few
+        // anyway.
         return min(capacity, connections.all.contains { $0.state.window.count > 0 } ? 0 : 1)
     }
 
@@ -88,14 +89,14 @@ public final class GatewayPool: PooledTransport {
         if connection.state.isFull, connection.state.options.hasBarriers {
             connection.drain()
         } else if connection.state.isFilling, connections.state.usable == 1, adaptiveWindow.limit == .max {
-            // The other connection will be ready when this one is full.
+            // Another connection is opened early, so that it is ready when this one is full.
             connections.openAnother(now: eventLoop.now)
         }
         return true
     }
 
-    /// Opens another connection if allowed. If the maximum is one connection, drains it if it is nearly full: what is left is not worth a
-    /// claim, so it would never fill.
+    /// Opens another connection if allowed. If the maximum is one connection, drains it when it is nearly full: a lane claims no jobs for
+    /// the few free places, so the window would never become full.
     public func requestCapacity(in isolation: Isolation) {
         guard isolation == .shared else {
             isolate()
@@ -149,7 +150,7 @@ public final class GatewayPool: PooledTransport {
         for pool in isolated { pool.replaceConnections(reason: reason) }
         guard !connections.isClosing, !connections.all.isEmpty else { return }
         connections.logReplacement(of: connections.all.count, reason: reason)
-        // The replaced certificate may be accepted.
+        // The new certificate may be accepted.
         hangUps = 0
         connections.outdate()
         for connection in connections.all { connection.drain() }
@@ -277,7 +278,7 @@ extension GatewayPool {
         /// The maximum number of connections does not count draining ones.
         public var connections: PoolConfiguration
         public var options: GatewayOptions
-        /// Written data may be unacknowledged for this time.
+        /// The maximum time for which written data may be unacknowledged.
         public var stallTimeout = TimeAmount.seconds(20)
 
         public init(_ connections: PoolConfiguration, _ options: GatewayOptions = GatewayOptions()) {

@@ -4,8 +4,8 @@ import Sockets
 
 /// The unconfirmed notifications of one connection to the gateway, without any I/O.
 ///
-/// The gateway does not acknowledge what it accepts. So a notification stays here until an error packet names it or a later one, or until
-/// it is so old that no error packet is expected any more.
+/// The gateway does not acknowledge what it accepts. So a notification stays in the window until an error packet names it or a later
+/// notification, or until it is too old for an error packet.
 ///
 ///     confirmed │ 17  18  19 │ 20  21  22 │ 23  24          identifiers
 ///               └ with the gateway since … ┘└ on the way ┘
@@ -16,11 +16,11 @@ struct UnconfirmedWindow {
     }
 
     private struct Batch {
-        /// The identifier of its last notification.
+        /// The identifier of the batch's last notification.
         var last: UInt32
-        /// The total number of bytes sent on the connection up to the end of the write.
+        /// The total number of bytes sent on the connection up to the end of the batch.
         var position: Int
-        /// The time when the other side's kernel acknowledged it; `nil` before.
+        /// The time when the other side's kernel acknowledged the batch; `nil` before.
         var arrivedAt: NIODeadline?
     }
 
@@ -30,7 +30,7 @@ struct UnconfirmedWindow {
         var confirmed: [UInt64] = []
         /// The notification that the packet named, and its status.
         var named: Named?
-        /// Dropped without having been processed.
+        /// The notifications that were dropped without being processed.
         var discarded: [UInt64] = []
         /// Of unknown outcome.
         var uncertain: [UInt64] = []
@@ -190,9 +190,9 @@ struct RecentTokens {
 
 /// Decides how far to send ahead of what the gateway has processed, without any I/O.
 ///
-/// The gateway drops everything sent after a bad item, and it must be resent. With 1 % bad tokens, sending 20,000 ahead would send
-/// everything a hundred times. So after an error packet, the limit is twice the number that the connection had accepted. It doubles after
-/// each pause without another error packet.
+/// The gateway drops everything that was sent after a bad item, and the dropped notifications must be resent. With 1 % bad tokens, sending
+/// 20,000 ahead would send everything a hundred times. So after an error packet, the limit is twice the number that the connection had
+/// accepted. It doubles after each pause without another error packet.
 struct AdaptiveWindow {
     /// The lowest limit. Below it, the additional round trips would cost more than the resends.
     static let least = 64
@@ -204,13 +204,13 @@ struct AdaptiveWindow {
     private var changedAt = NIODeadline.distantPast
 
     /// Records that an error packet reported a bad item.
-    /// - Parameter progress: the number of notifications accepted on its connection before it.
+    /// - Parameter progress: the number of notifications that the connection had accepted before the item.
     mutating func refused(progress: Int, now: NIODeadline) {
         limit = max(Self.least, progress.multipliedReportingOverflow(by: 2).partialValue)
         changedAt = now
     }
 
-    /// Doubles the limit if it is time. Call this several times per second.
+    /// Doubles the limit if ``pause`` has passed. Call this several times per second.
     /// - Parameter window: the configured limit.
     mutating func check(window: Int, now: NIODeadline) {
         guard limit != .max, now - changedAt >= Self.pause else { return }

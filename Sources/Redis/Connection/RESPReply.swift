@@ -5,7 +5,6 @@ import NIOCore
 /// Elements are never allocated: an `Element` is an index into the reply.
 public struct RESPReply: Sendable {
     public enum Kind: UInt8, Sendable {
-        /// A string of bytes.
         case string
         /// A short text such as `OK`.
         case status

@@ -38,7 +38,7 @@ struct ReconnectState {
     private var outageBegan: NIODeadline?
     private var failuresOfOutage = 0
     private var isOutageReported = false
-    /// Kept across outages: a server that accepts and closes connections must not fill the log.
+    /// The time of the last report. It is kept across outages, because a server that accepts and closes connections must not fill the log.
     private var lastReport: NIODeadline?
 
     init(backoff: Backoff) {

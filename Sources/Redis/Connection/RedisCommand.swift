@@ -50,7 +50,6 @@ public struct RedisCommand: Sendable {
         lengths.append(arguments.writeString(String(argument)))
     }
 
-    /// Adds the readable bytes of a buffer.
     public mutating func append(_ argument: ByteBuffer) {
         lengths.append(arguments.writeImmutableBuffer(argument))
     }

@@ -78,7 +78,7 @@ struct RedisHandshake {
             return .connect(
                 address: address, reason: "\(error.message): check the database (/db) of the Redis URL")
         default:
-            // LOADING, MASTERDOWN, DENIED (protected mode), too many clients: about the server, not the command.
+            // These errors (LOADING, MASTERDOWN, DENIED in protected mode, too many clients) are about the server, not about the command.
             return .connect(address: address, reason: Self.answered(error))
         }
     }

@@ -27,7 +27,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     private enum Inquiry {
         case none
         case inProgress
-        /// In progress, but its answer may be outdated, so another inquiry follows.
+        /// An inquiry is in progress, but its answer may be outdated, so another one follows.
         case underWayAndWanted
     }
 
@@ -74,7 +74,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     /// Reports the master to a client: at once, whenever it changes, and at intervals. Can be called from any thread.
     /// - Parameters:
     ///   - listener: identifies the client.
-    ///   - deployment: the client's deployment. A watch that knows none adopts it, so that it never reports another's master.
+    ///   - deployment: the client's deployment. A watch without a deployment adopts it, and then never reports the master of another one.
     ///   - onMaster: called on `eventLoop`.
     func add(
         _ listener: ObjectIdentifier, of deployment: RedisDeployment, on eventLoop: any EventLoop,
@@ -137,7 +137,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
             switch result {
             case .success:
                 watches()
-                // The master may have changed before the subscription.
+                // This Sentinel knows the new master; other Sentinels may not know it yet.
                 inquire()
                 schedulePing(over: connection)
             case .failure(let error):
@@ -159,7 +159,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     /// Records that no Sentinel announces anything.
     private func fails(_ error: RedisError, of seed: RedisLocation) {
         failures += 1
-        // Another Sentinel may be reachable.
+        // Until each Sentinel has failed once, another one may be reachable.
         guard failures >= discovery.search.seeds.count, failure == nil else { return }
         let reason = "no Sentinel announces failovers: \(refusal(error, of: seed).shortText)"
         lastFailure.withLockedValue { $0 = reason }

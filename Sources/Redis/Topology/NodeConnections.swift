@@ -44,8 +44,8 @@ final class NodeConnections: LoopBound, @unchecked Sendable {
         connect(to: endpoint(at: location), timeout: configuration.connectTimeout) { node.attemptEnded($0) }
     }
 
-    /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a separate connection: a search because of a problem must not
-    /// block or end working connections. Concurrent requests to the same node get the same answer.
+    /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a separate connection: a search must not block or end working connections.
+    /// Concurrent requests to the same node get the same answer.
     func slots(by node: RedisLocation, completion: @escaping RedisCommand.Completion) {
         guard inquiries[node] == nil else {
             inquiries[node]?.append(completion)

@@ -13,8 +13,8 @@ enum RedisRefusal: Equatable {
 
     /// - Parameters:
     ///   - topology: the topology of the client.
-    ///   - slot: the client's slot. A command with a key of another slot is the caller's mistake: following it would
-    ///     move the client to a node that does not serve its other commands.
+    ///   - slot: the client's slot. A command with a key of another slot is the caller's mistake: its
+    ///     redirection would move the client to a node that does not serve the client's other commands.
     ///   - sender: the server that answered.
     init(_ error: RedisServerError, topology: RedisTopology, slot: Int, sender: RedisLocation) {
         switch (error.prefix, topology) {

@@ -5,8 +5,8 @@ import NIOCore
 ///     between servers ──► serving ──► between servers …
 ///            └──────────────┴───────► closed
 ///
-/// A slot moves at one moment: the old node executes the first part of a pipeline and redirects the rest. To keep the order, the rest is
-/// sent to the new node before newer commands, and only after the old node has answered all commands in flight.
+/// A slot moves at one moment: the old node executes the first part of a pipeline and redirects the rest. To keep the order, the redirected
+/// commands are sent before newer ones, and only after the old node has answered all commands in flight.
 struct Route<Link: AnyObject> {
     private enum State {
         case serving(Link)
@@ -100,7 +100,7 @@ struct Route<Link: AnyObject> {
     }
 
     /// Records that the next server was found.
-    /// - Returns: false if none is wanted.
+    /// - Returns: false if no server is wanted.
     mutating func found(_ link: Link) -> Bool {
         guard case .between(var between) = state, between.found == nil else { return false }
         between.found = link

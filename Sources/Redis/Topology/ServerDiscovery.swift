@@ -44,7 +44,7 @@ final class ServerDiscovery {
 
     /// Asks the seeds for the current server, and learns which seeds there are now.
     ///
-    /// - Parameter completion: called with the current server; `nil` if none could be asked.
+    /// - Parameter completion: called with the current server; `nil` if no seed could be asked.
     func check(completion: @escaping (RedisLocation?) -> Void) {
         var inquiry = search
         func end(_ location: RedisLocation?) {
@@ -118,7 +118,7 @@ final class ServerDiscovery {
             case .success(let reply) where reply.root.count > 0 && reply.root[0].string == "master":
                 completion(.success(link))
             case .failure(.server(let error)) where error.prefix == "NOPERM":
-                // Without permission to ask, the Sentinel's answer counts; a replica will refuse the first write.
+                // Without permission to ask for the role, the Sentinel's answer counts; a replica will refuse the first write.
                 completion(.success(link))
             case .success(let reply) where reply.root.count > 0 && reply.root[0].string == "sentinel":
                 link.release()
@@ -177,7 +177,7 @@ final class ServerDiscovery {
             connection.send(RedisCommand("SENTINEL", "SENTINELS", master), timeout: timeout) { others = $0 }
             connection.send(RedisCommand("SENTINEL", "MYID"), timeout: timeout) { identity in
                 connection.close()
-                // A connection answers in order, so the others have already arrived.
+                // A connection answers in order, so the other answers have already arrived.
                 completion(
                     (place ?? identity).mapError { refusal($0, of: sentinel) }.map { reply in
                         ServerDiscoveryState.Answer(

@@ -28,7 +28,8 @@ struct ServerDiscoveryState {
     /// The time until another deployment is accepted, if it answers at an address of the known one.
     static let patience: TimeAmount = .seconds(60)
 
-    /// The seeds in the order of asking: the last one that worked, those that it named, and those of the URL, which can be out of date.
+    /// The seeds in the order of asking: the last one that worked, the seeds that it named, and the seeds of the URL, which can be out of
+    /// date.
     private(set) var seeds: [RedisLocation]
     private let configuredSeeds: [RedisLocation]
     private let fixed: RedisLocation?
@@ -91,7 +92,7 @@ struct ServerDiscoveryState {
     mutating func answered(_ answer: Answer, at now: NIODeadline) -> Step {
         guard let asked else { return next() }
         if let refusal = recognize(answer, of: asked, at: now) {
-            // Listed first, because it explains why the search fails although this seed has answered.
+            // The refusal is listed first, because it explains why the search fails although this seed has answered.
             failures.insert(.connect(address: asked.address, reason: refusal), at: 0)
             askLast(asked)
             return next()
@@ -147,7 +148,7 @@ struct ServerDiscoveryState {
 
     /// Adopts the seeds and the deployment that a copy of this search has found.
     mutating func learn(from other: ServerDiscoveryState) {
-        // The order may have changed in the meantime.
+        // Keeps the order of this search, which may have changed since the copy was made.
         let kept = seeds.filter(other.seeds.contains)
         seeds = kept + other.seeds.filter { !kept.contains($0) }
         deployment = other.deployment
@@ -171,7 +172,7 @@ struct ServerDiscoveryState {
         var error = error
         if let asked {
             askLast(asked)
-            // An address that the URL does not have.
+            // The error names an address that the URL does not contain.
             if case .connect(let address, let reason) = error,
                 !configuredSeeds.contains(where: { $0.address == address })
             {
@@ -187,7 +188,7 @@ struct ServerDiscoveryState {
         hint = server
     }
 
-    /// Records that a server is not the right one, or no longer: it is asked last.
+    /// Records that a server is not the right one, or is no longer the right one. It is asked last.
     mutating func demote(_ server: RedisLocation) {
         askLast(server)
         if hint == server { hint = nil }

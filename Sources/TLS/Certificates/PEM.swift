@@ -8,9 +8,9 @@ enum PEMText {
     /// `openssl`.
     static func isPEM(_ bytes: [UInt8]) -> Bool { bytes.firstRange(of: begin) != nil }
 
-    /// Returns PEM in the form that OpenSSL reads. The bytes can be in UTF-16 or begin with a byte order mark. Lines can have other ends,
-    /// ends written as `\n`, spaces in place of ends, indentation, or quotation marks. White space means nothing in base64, so all these
-    /// forms mean the same. Other bytes are unchanged.
+    /// Returns PEM in the form that OpenSSL reads. The input can be UTF-16, begin with a byte order mark, or have other line ends, line
+    /// ends written as `\n` or as spaces, indentation, or quotation marks. None of these changes the meaning of base64. Other bytes are
+    /// unchanged.
     static func normalized(_ bytes: [UInt8]) -> [UInt8] {
         let text = ofUTF16(bytes) ?? bytes
         var rest = text[...]

@@ -2,8 +2,8 @@ import COpenSSL
 
 /// Settings, certificates and trusted authorities, loaded once and shared by all connections made with them.
 ///
-/// Unchecked because of the `SSL_CTX`; safe because it is only configured before the initialiser returns, and OpenSSL
-/// allows several threads to make connections from a context that no longer changes.
+/// Unchecked because of the `SSL_CTX`. Safe because the initialiser completes its configuration: OpenSSL allows several threads to make
+/// connections from a context that no longer changes.
 public final class TLSContext: @unchecked Sendable {
     let pointer: OpaquePointer
     /// The certificate of this side, if any.

@@ -134,7 +134,7 @@ public final class TLSHandler: ChannelDuplexHandler {
 
         if received.handshakeCompleted { completeHandshake(context, session) }
         if case .failure? = received.end {
-            // `fail` sends the alert.
+            // `fail` sends the alert about the failure.
         } else if session.hasOutput {
             sendOutput(context, promise: nil)
         }

@@ -17,11 +17,11 @@ public struct TLSPeerCertificate: Equatable, Sendable {
     public let commonName: String?
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), which holds the topic in APNs certificates.
     public let userID: String?
-    /// The end of its validity, in seconds since 1970.
+    /// The end of the certificate's validity, in seconds since 1970.
     public let notAfter: Int64?
     /// The verification error, if it did not end the handshake; nil if there was none.
     public let refusal: String?
-    /// The values of its extensions in DER, by object identifiers in numbers.
+    /// The values of the certificate's extensions in DER, by object identifiers in numbers.
     public let extensions: [String: [UInt8]]
 
     /// - Parameter verdict: one of OpenSSL's `X509_V_` codes.

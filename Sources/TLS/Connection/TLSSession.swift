@@ -98,7 +98,7 @@ final class TLSSession {
         guard !plaintext.isEmpty else { return nil }
         ERR_clear_error()
         var count = 0
-        // All or nothing: partial writes are not enabled, and the pipe accepts everything.
+        // The plaintext is written completely or not at all: partial writes are not enabled, and the pipe accepts everything.
         guard SSL_write_ex(ssl, plaintext.baseAddress, plaintext.count, &count) != 1 else { return nil }
         return failure()
     }

@@ -7,7 +7,6 @@ import NIOCore
 /// unusable, the last usable value is kept.
 public final class Renewable<Value: Sendable>: Sendable {
     public enum Change: Sendable {
-        /// A new value was made from the files.
         case renewed
         /// The files are unusable, so the previous value is kept. Reported once per problem.
         case unusable(any Error)

@@ -2,8 +2,8 @@ import COpenSSL
 
 /// Detects that a credential's secrets were replaced, so that it can be rebuilt while the old one stays in use.
 ///
-/// It keeps digests (SHA-256), never the secrets themselves. Poll it every few seconds: contents count as changed when
-/// two reads in a row find the same, so that a file that is still being written is ignored.
+/// It keeps digests (SHA-256), never the secrets themselves. Poll it every few seconds. Contents count as changed when two reads in a row
+/// find the same contents, so a file that is still being written is ignored.
 public struct SecretWatch: Sendable {
     public enum Renewal<Credential> {
         /// Nothing changed, or the problem was reported before.
@@ -23,7 +23,7 @@ public struct SecretWatch: Sendable {
     private var inUse: Digests
     /// The contents that could not be used. They are ignored until they change.
     private var rejected: Digests?
-    /// `nil` if a source could not be read.
+    /// The contents at the last reading; `nil` if a source could not be read.
     private var lastSeen: Digests?
     private var reported: SecretSource.Unreadable?
 
@@ -80,7 +80,7 @@ public struct SecretWatch: Sendable {
 extension SecretWatch.Renewal: Sendable where Credential: Sendable {}
 
 extension SecretWatch: CustomStringConvertible, CustomReflectable {
-    /// The watched sources. No digests: one could reveal a short passphrase.
+    /// The watched sources. Digests are not shown, because a digest could reveal a short passphrase.
     public var description: String { "watch over \(sources.map(\.description).joined(separator: ", "))" }
 
     public var customMirror: Mirror { Mirror(self, children: ["sources": sources]) }
