@@ -23,7 +23,7 @@ struct FloodMemoryTests {
     func kept(index: Int) async throws {
         let flood = Self.floods[index].frames
         let first = flood.flatMap(\.bytes)
-        // Repeats its last frame.
+        // Repeats the flood's last frame.
         let more = Array(
             repeating: flood[flood.count - 1].bytes, count: 65_536 / flood[flood.count - 1].bytes.count + 1
         )
@@ -54,10 +54,10 @@ struct FloodMemoryTests {
             #expect(flooded > 50_000_000)
             // A closed connection is not read until the peer ends it.
             #expect(flooded < connections * 8_000_000, "\(flooded) bytes were accepted")
-            // If a header block is too large, the connection ends with less.
+            // Each connection failed. With a header block that is too large, it fails after fewer bytes.
             #expect(failures == connections)
             #expect(before > 1000)
-            // In KiB; less than a third of the flood.
+            // The limit is in KiB: less than a third of the flood.
             #expect(peak - before < 16 * 1024, "\(before) KiB grew to \(peak) KiB in \(failures) connections")
         }
     }

@@ -11,7 +11,7 @@ struct FloodTests {
         let testDescription: String
         /// Sent once, when the first request has arrived.
         var first: [UInt8]
-        /// Sent repeatedly after that.
+        /// Sent repeatedly after ``first``.
         var more: [UInt8] = []
         var says = "broke the protocol"
 
@@ -89,7 +89,7 @@ struct FloodTests {
                 // Only the first request got any answer.
                 case .response(Response(status: 200)) where number == 0: break
                 case .uncertain(.reset) where number == 0: break
-                // Its body was cut off.
+                // The answer's body was cut off.
                 case .response(Response(status: 400)) where number == 0 && !flood.first.isEmpty: break
                 // The GOAWAY excluded the request, and its reason was incomplete.
                 case .notProcessed(.connectionLost) where number == 0 && !flood.first.isEmpty: break

@@ -16,7 +16,7 @@ struct HTTP2Frame: Sendable {
     var payload: [UInt8] = []
     /// The fields that the peer read from a HEADERS frame.
     var headers: [HeaderField] = []
-    /// The number of the connection that received it, from 1.
+    /// The number of the connection that received the frame, from 1.
     var connection = 0
 
     var endsStream: Bool { flags & Self.endStream != 0 }

@@ -97,7 +97,7 @@ struct LivenessTests {
                 guard case .uncertain(.stale(let why)) = result else { throw Unexpected(result) }
                 #expect(why.contains("PING"))
             }
-            // Both idle connections are closed, so this needs a new one.
+            // Both idle connections are closed, so the request needs a new one.
             try await eventually("a connection") { try await client.ask { $0.capacity } > 0 }
             try await expect(client.send(), .delivered)
             #expect(try await client.ask { $0.answerState } == .answered)

@@ -39,7 +39,7 @@ struct ReplacementTests {
             #expect(response.turnsAgainstConnection)
             #expect(response.connection == .init(number: 0, newest: 0))
             try await expect(client.send(), .delivered)
-            // Logged after the answer was passed on.
+            // The retirement is logged after the answer was passed on.
             #expect(client.log.lines(of: "connection_retired").count == 1)
             #expect(peer.seen.withLockedValue(\.connections) == 2)
         }
@@ -90,7 +90,6 @@ struct ReplacementTests {
         }
     }
 
-    /// Waits for a second connection.
     private func second(_ peer: ScriptedPeer) async throws {
         try await eventually("a replacement") {
             peer.seen.withLockedValue { $0.frames(.settings).contains { $0.connection == 2 } }
@@ -253,7 +252,7 @@ struct ReplacementTests {
 
     @Test("whose stream identifiers run out are replaced at once, and nothing is lost", arguments: [0, 2])
     func streamIdentifiers(fromEnd: Int32) async throws {
-        // 0: near the last identifier. 2: near the first one that opens a replacement.
+        // With 0, the identifiers begin near the last one; with 2, near the first one that opens a replacement.
         let first = fromEnd == 0 ? Int32.max - 4 : HTTP2ConnectionState.wornOutStream - 4
         let seen = try await withStillPool(against: answersAll, { $0.firstStream = first }) { client, _ in
             try await client.check()
@@ -261,7 +260,7 @@ struct ReplacementTests {
             if fromEnd == 2 {
                 // A submission opens the replacement, before any answer.
                 let outgoing = try await client.ask { pool in
-                    // No request waits for these.
+                    // The test's delegate does not know these requests.
                     pool.delegate = nil
                     return (0..<3).map {
                         pool.submit(.example($0), tag: 1000, in: .shared) ? pool.connections.state.outgoing : -1

@@ -104,7 +104,7 @@ final class PeerConnection: ChannelInboundHandler {
 
     /// Counted from 1, in the order of acceptance.
     let number: Int
-    /// For use by the script.
+    /// The streams that the script has recorded.
     var streams: [Int32] = []
 
     private let seen: NIOLockedValueBox<ScriptedPeer.Seen>

@@ -119,7 +119,7 @@ struct StreamTests {
                 let answers = { @Sendable (numbers: Range<Int>) in
                     numbers.flatMap { HTTP2Frame.answer(Int32(2 * $0 + 1), status: 200).bytes }
                 }
-                // The client's thread is blocked while the rest arrives, so it must later read what it has deferred.
+                // The client's thread is blocked while more answers arrive, so the client must later read the data that it has deferred.
                 requests[30].whenComplete { _ in
                     peer.on(1) {
                         $0.send(bytes: answers(31..<130))

@@ -214,7 +214,7 @@ struct HTTPPortTests {
         try await withPort(Self.limits(stall: .seconds(5))) { port in
             let deaf = try RawConnection(port: port.port)
             Self.ask(deaf, "/large")
-            // At 2 MB/s it takes longer than the timeout.
+            // At 2 MB/s, the transfer takes longer than the timeout.
             let slow = try ChildProcess(
                 "curl",
                 [
@@ -239,7 +239,7 @@ struct HTTPPortTests {
                 try await eventually("the oldest are closed, and no others") {
                     drippers.map { $0.hasEnded() } == drippers.indices.map { $0 < closed }
                 }
-                // The probe's connection has closed, so one more fits.
+                // The probe's connection has closed, so one more connection fits.
                 drippers.append(try Self.dripper(port))
             }
             let warnings = Lines.all.withLock { $0.filter { $0 == "port_full" } }

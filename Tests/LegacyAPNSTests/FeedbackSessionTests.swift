@@ -171,7 +171,7 @@ struct FeedbackSessionTests {
     @Test("reads no faster than it is asked")
     func backPressure() async throws {
         let total = 60_000
-        // Created here, because the event loop also runs other tests' servers.
+        // The bytes are created here, because the event loop also runs other tests' servers.
         let pieces = stride(from: 0, to: total, by: 1000).map { Self.bytes($0..<($0 + 1000)) }
         try await withServer(
             sendBuffer: 64 * 1024,

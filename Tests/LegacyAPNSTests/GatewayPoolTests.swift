@@ -63,8 +63,8 @@ struct GatewayPoolTests {
         var left = Array(0..<count)
         while !left.isEmpty {
             let sent = client.send(left.map { .example($0) })
-            // Only a barrier confirms the last ones, and it is useless before there is a connection. The sleep is the interval of a lane's
-            // ticks.
+            // Only a barrier confirms the last notifications, and a barrier is useless before there is a connection. The sleep is the
+            // interval of a lane's ticks.
             let watch = Task {
                 while !Task.isCancelled {
                     try await client.ask { if $0.usableConnections > 0 { $0.flushConfirmations() } }

@@ -14,7 +14,7 @@ final class ScriptedGateway: LoopBound {
     struct Item: Sendable, Equatable {
         /// Counted from 1, in the order of acceptance.
         var connection: Int
-        /// Counted from 1, on its connection.
+        /// The item's place on its connection, counted from 1.
         var place: Int
         /// The size of its frame in bytes.
         var size = 0

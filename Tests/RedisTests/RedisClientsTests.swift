@@ -90,7 +90,7 @@ struct RedisClientsTests {
         let cluster = try await RedisCluster(nodeTimeout: 15_000)
         let tags = (0..<8).map { "{\($0)}" }
         try await withLoad(cluster, tags: tags) { load in
-            // One after the other, while the others continue over the same connections.
+            // Moves one slot after the other, while the other clients continue over the same connections.
             for (turn, tag) in (tags + tags.prefix(4)).enumerated() {
                 let slot = try cluster.slot(of: tag)
                 let old = try cluster.owner(ofSlot: slot)

@@ -61,7 +61,7 @@ struct RedisSentinelTests {
         let sentinels = try (0..<2).map { _ in
             try RedisServer(arguments: ["--sentinel"], file: ["sentinel monitor m 127.0.0.1 \(servers[0].port) 2"])
         }
-        // Otherwise the second Sentinel would seem to be of another deployment.
+        // Sentinels that did not know each other would seem to be different deployments.
         try await eventually("they find each other") {
             try sentinels.allSatisfy { try $0.run("SENTINEL", "SENTINELS", "m").elements?.count == 1 }
         }
@@ -160,7 +160,7 @@ struct RedisSentinelTests {
         let (servers, sentinel) = try Self.sentinel()
         try await withClient("redis+sentinel://127.0.0.1:\(sentinel.port)?master=m") { client in
             _ = try await client.call(RedisCommand("SET", "a", "1"))
-            // Redis closes only the connections of blocked clients; this client learns it from the answer.
+            // Redis closes only the connections of blocked clients, so this client learns of the change from the answer.
             try sentinel.run("SENTINEL", "REMOVE", "m")
             try servers[0].run("REPLICAOF", "127.0.0.1", "\(servers[1].port)")
             let error = await #expect(throws: RedisError.self) {

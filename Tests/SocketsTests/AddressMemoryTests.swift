@@ -28,7 +28,6 @@ struct AddressMemoryTests {
         #expect(memory.choice(of: all, now: start + .seconds(2)) == [all[2]])
     }
 
-    /// A resolver with fixed answers.
     private struct Fixed: Resolver {
         let eventLoop: any EventLoop
         let v4, v6: [SocketAddress]
@@ -74,7 +73,7 @@ struct AddressMemoryTests {
         let attempts = NIOLockedValueBox<[[String]]>([])
         let channel = try? await eventLoop.flatSubmit { [port] in
             memory.connect(on: eventLoop, using: resolver) { chosen in
-                // NIO makes both queries at once.
+                // NIO makes both queries, for IPv4 and IPv6, at once.
                 chosen.initiateAAAAQuery(host: "h", port: port).and(chosen.initiateAQuery(host: "h", port: port))
                     .flatMap { v6, v4 in
                         attempts.withLockedValue { $0.append((v6 + v4).compactMap(\.ipAddress)) }

@@ -37,7 +37,7 @@ final class FuzzClient {
     private final class Request {
         let number: Int
         let size: Int
-        /// The number of bytes of its body in the output.
+        /// The number of bytes of the request's body in the output.
         var written = 0
         var isComplete = false
         var isOpen = false

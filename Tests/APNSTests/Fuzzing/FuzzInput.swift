@@ -118,7 +118,7 @@ enum FuzzRequest {
         switch number {
         case 0, 2, 8...12: tokens[0]
         case 14: tokens[1]
-        // Too long for one frame.
+        // This token is too long for one frame.
         case 15: tokens[2]
         default: nil
         }

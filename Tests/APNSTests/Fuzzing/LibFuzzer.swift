@@ -48,7 +48,7 @@
         case 0: frames.remove(at: place)
         case 1: frames.insert(frames[other], at: place)
         case 2: frames.swapAt(place, other)
-        // The kind, the flags or the stream.
+        // Changes the kind, the flags or the stream.
         case 3: frames[place][3] = UInt8.random(in: 0...10, using: &random)
         case 4: frames[place][4] ^= [1, 4, 8, 32].randomElement(using: &random) ?? 1
         case 5, 6: frames[place][8] = UInt8.random(in: 0...15, using: &random)

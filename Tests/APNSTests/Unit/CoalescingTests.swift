@@ -183,7 +183,7 @@ struct ReadPacingTests {
         var pacing = ReadPacing()
         var (answers, longest) = (0.0, 0.0)
         for _ in 0..<1000 {
-            // The read itself takes time too.
+            // The read itself takes at least 0.01 ms.
             let pause = max(0.01, Double(pacing.pause.nanoseconds) / 1e6)
             longest = max(longest, pause)
             answers += pause * Double(inFlight) / milliseconds

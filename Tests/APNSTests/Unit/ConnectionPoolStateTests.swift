@@ -182,7 +182,7 @@ struct ReplacementStateTests {
         #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
         for ready in 1...3 {
             state.connected()
-            // Usable, but still without SETTINGS.
+            // The connection is usable, but has no SETTINGS yet.
             #expect(state.outgoingToRetire(ready: ready - 1) == 0)
             #expect(state.outgoingToRetire(ready: ready) == 1)
             state.retired(wasOutgoing: true)

@@ -82,7 +82,7 @@ struct DeviceTokenTests {
             ("\"abcd\"", .decorated(.quote, offset: 0)), ("'abcd'", .decorated(.quote, offset: 0)),
             ("0xabcd", .decorated(.prefix, offset: 0)),
             ("{length = 32, bytes = 0x1234abcd ... 5678cdef }", .decorated(.dataDescription, offset: 0)),
-            // Base64 of its own digits.
+            // The base64 of a token's own digits.
             (Data(one.utf8).base64EncodedString(), .decorated(.base64, offset: 0)),
         ])
     func refused(text: String, error: DeviceToken.Invalid) { #expect(throws: error) { try DeviceToken(text) } }

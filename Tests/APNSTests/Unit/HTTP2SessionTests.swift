@@ -181,7 +181,7 @@ struct HTTP2SessionTests {
         client.receive(breach.bytes)
         #expect(client.view.resets == [1: breach.code] && client.view.answers[1]?.code == breach.code)
         #expect(client.view.leaves == nil)
-        // The others are answered.
+        // The other streams are answered.
         client.receive(Self.bytes(.answer(3, status: 200), .answer(5, status: 200)))
         #expect(
             client.view.answers[3] == .init(status: 200, code: 0)
@@ -293,7 +293,7 @@ struct HTTP2SessionTests {
         client.submit(String(repeating: "x", count: 100), deadline: .uptimeNanoseconds(1))
         #expect(client.session.blockage(dueBefore: .distantFuture) == .init(stream: 1, written: 10))
         #expect(client.session.blockage(dueBefore: .uptimeNanoseconds(1)) == nil)
-        // Its slot is still in use.
+        // The slot of the answered request is still in use.
         HTTP2Frame.answer(1, status: 413).bytes.withUnsafeBytes { client.session.receive($0) }
         #expect(client.session.blockage(dueBefore: .distantFuture) == nil && client.session.streams.slots.inUse == 1)
     }

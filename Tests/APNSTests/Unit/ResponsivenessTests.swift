@@ -19,7 +19,7 @@ struct ResponsivenessTests {
         #expect(state.fault == nil)
         miss(&state, submitted: start)
         #expect(state.fault == "no request was answered for 20 s")
-        // The same applies to a connection that has worked before.
+        // A missed deadline also ends a connection that has worked before.
         state = Responsiveness()
         _ = state.look(requests: 100, answers: 99, now: start)
         miss(&state, submitted: start + .milliseconds(1))

@@ -36,7 +36,7 @@ struct WholeAnswerTests {
     struct Malformed: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let bytes: [UInt8]
-        /// `nil` if the connection is lost before.
+        /// The failure of the request; `nil` if the connection is lost first.
         let failure: RequestFailure?
     }
 

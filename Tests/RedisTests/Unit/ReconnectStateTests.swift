@@ -126,7 +126,7 @@ struct ReconnectStateTests {
                 (isTrying, isReady, isClosed) = (false, false, true)
             }
         }
-        // Unless it is closed, it connects in the end, whatever happened before.
+        // Unless the client is closed, it connects in the end, whatever happened before.
         guard !isClosed, isStarted else { return }
         if !isTrying, !isReady { #expect(state.waited() == true) }
         if !isReady { #expect(state.phase == .connecting) }

@@ -266,7 +266,7 @@ struct NodeStateTests {
         _ = node.use(3)
         #expect(node.idle(since: since) == nil)
         #expect(node.release() == true)
-        // It was used in between, so the idle time starts again.
+        // The connection was used in between, so the idle time starts again.
         #expect(node.idle(since: since) == nil)
         #expect(node.idle(since: node.useCount) == "c")
     }

@@ -18,7 +18,7 @@ struct StandstillTests {
                 events.withLockedValue { $0.append("over") }
                 over.succeed(())
             }
-            // Due after the limit, like an answer that arrived while the loop stood still.
+            // This task is due after the limit, like an answer that arrived while the loop stood still.
             loop.scheduleTask(deadline: start + .milliseconds(20)) { events.withLockedValue { $0.append("answer") } }
             while loop.now - start < .milliseconds(500) {}
         }.get()

@@ -47,7 +47,7 @@ struct HostilePeerTests {
             isServer
                 ? TLSHandler(server: TestCertificates.server())
                 : TLSHandler(client: TestCertificates.client(), host: "localhost"))
-        // Half of them start like a handshake record, to get further.
+        // Half of the inputs start like a handshake record, so that more of them is parsed.
         var bytes: [UInt8] = seed % 4 < 2 ? [22, 3, 3, 0, 200, isServer ? 1 : 2, 0, 0, 196, 3, 3] : []
         bytes += (0..<600).map { _ in next() }
         for chunk in [bytes[..<40], bytes[40...]] {

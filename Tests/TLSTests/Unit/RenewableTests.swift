@@ -11,7 +11,7 @@ struct RenewableTests {
     private func renewable(_ paths: [String]) throws -> Renewable<String> {
         try Renewable(paths.map(SecretSource.file)) { contents in
             let texts = contents.map { String(decoding: $0, as: UTF8.self) }
-            // As with a certificate and its key, which are replaced one after the other.
+            // The contents must match, like a certificate and its key, which are replaced one after the other.
             guard Set(texts.map(\.last)).count == 1 else { throw Refused() }
             return texts.joined(separator: " ")
         }
