@@ -129,7 +129,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
         }
         connection.onMessage = { [self] message in
             guard message.root.count == 3, message.root[2].string?.hasPrefix(master + " ") == true else { return }
-            // This Sentinel knows the new master; others may not yet.
+            // This Sentinel knows the new master; other Sentinels may not know it yet.
             discovery.search.prefer(seed)
             inquire()
         }
@@ -137,7 +137,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
             switch result {
             case .success:
                 watches()
-                // This Sentinel knows the new master; other Sentinels may not know it yet.
+                // The master may have changed before the subscription.
                 inquire()
                 schedulePing(over: connection)
             case .failure(let error):
