@@ -49,7 +49,8 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// Characters that programs add to the hex digits when they print them. Such a text is rejected, because digits may be missing as well.
+    /// Characters that programs add to the hex digits when they print them. A text with such characters is rejected, because digits may be
+    /// missing.
     public enum Decoration: String, Sendable {
         case separator = "a separator"
         case quote = "a quotation mark"

@@ -83,7 +83,7 @@ public enum RequestResult: Sendable, Equatable {
 
 /// The reason why a request got no answer.
 public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The server refused the stream before looking at it (REFUSED_STREAM).
+    /// The server refused the stream before it processed the request (REFUSED_STREAM).
     case refusedStream
     /// The server was closing the connection, and does not process this stream.
     case goingAway(reason: String?)
@@ -104,7 +104,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     case unresponsive
     /// The request was not sent, because it has exceeded its deadline before on every connection with a free stream.
     case noOtherConnection
-    /// The server dropped the request because of an earlier one on the same connection.
+    /// The server dropped the request because of an earlier request on the same connection.
     case discarded
     /// The server accepts connections, and closes each at the first notification, without an answer.
     case hungUp

@@ -31,7 +31,8 @@ public protocol Transport: AnyObject {
     /// The number of connections that could not be made, or failed before an answer, by error code.
     var failureCounts: [String: Int] { get }
 
-    /// If the protocol does not acknowledge notifications, they count as accepted after this time; zero if each is answered.
+    /// If the protocol does not acknowledge notifications, they count as accepted after this time; zero if the server answers each
+    /// notification.
     var confirmationTime: TimeAmount { get }
 
     /// Returns the number of notifications that can be submitted now; zero without a connection.
@@ -86,7 +87,7 @@ public enum Isolation: Int, CaseIterable, Sendable {
     /// The notification is on a connection of its own.
     case alone
 
-    /// The isolation after another loss.
+    /// The isolation in which a notification is resent after another loss.
     public var next: Isolation { self == .shared ? .withFew : .alone }
 }
 

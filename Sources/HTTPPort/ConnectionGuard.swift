@@ -72,7 +72,7 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
     private var connection: ConnectionGuard?
 
     func handlerAdded(context: ChannelHandlerContext) {
-        // The port adds the guard to each connection first; without one, there is nothing to report to.
+        // The port adds the guard to each connection first. Without a guard, requests are not reported.
         connection = try? context.pipeline.syncOperations.handler(type: ConnectionGuard.self)
     }
 

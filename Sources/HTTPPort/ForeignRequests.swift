@@ -45,7 +45,7 @@ extension Request {
     /// Checks the request's headers; see ``ForeignRequests/refusal(host:origin:)``.
     package func refusal(by rule: ForeignRequests) -> String? {
         if let refusal = rule.refusal(host: head.authority, origin: headers[.origin]) { return refusal }
-        // Another site's links may lead here; its forms and scripts must not change anything.
+        // Other sites' links may lead to this port, but their forms and scripts must not change anything.
         guard method != .get, method != .head, let site = headers[.secFetchSite] else { return nil }
         return ["same-origin", "none"].contains(site) ? nil : "the request comes from another site"
     }

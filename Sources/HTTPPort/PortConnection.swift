@@ -11,7 +11,7 @@ package struct PortLimits: Sendable {
     package var idle = TimeAmount.minutes(2)
     /// The maximum time in which a client receives nothing of an answer.
     package var stall = TimeAmount.seconds(10)
-    /// The maximum time from the last answer on a connection until the client closes it.
+    /// The maximum time that a client has to close the connection after the last answer.
     package var linger = TimeAmount.seconds(2)
     /// The maximum size of a request's head in bytes.
     package var headBytes = 16 * 1024

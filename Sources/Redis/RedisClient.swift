@@ -2,7 +2,7 @@ import Logging
 import NIOCore
 import Sockets
 
-/// Sends commands to Redis from one event loop. ``RedisClient`` does this; a test can answer the commands itself.
+/// Sends commands to Redis from one event loop. ``RedisClient`` sends them to Redis; in a test, another type can answer them.
 public protocol RedisSender: AnyObject {
     /// The event loop for all calls and callbacks.
     var eventLoop: any EventLoop { get }
@@ -23,7 +23,7 @@ extension RedisSender {
         send(command, deadline: nil, completion: completion)
     }
 
-    /// Calls back at once: there is nothing to wait for.
+    /// Calls back at once: by default, there is no attempt to connect.
     public func afterFirstAttempt(_ body: @escaping () -> Void) { body() }
 }
 
@@ -232,7 +232,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
 
     /// Handles the end of a connection; the commands lost with it have not failed yet.
     private func lost(_ link: ServerLink, _ error: RedisError) {
-        // The lost commands of a retired server must fail before the next server becomes current, so it is dropped later.
+        // The lost commands of a retired server must fail before the next server becomes current, so the retired server is dropped later.
         if route.retired === link { return eventLoop.execute { self.dropRetired(link) } }
         switch route.lost(link) {
         case .ofServer:

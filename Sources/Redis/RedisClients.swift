@@ -39,7 +39,7 @@ public final class RedisClients: LoopBound, @unchecked Sendable {
     public func client(for key: String) -> RedisClient {
         eventLoop.preconditionInEventLoop()
         let client = prepareClient(for: key)
-        // Starting it again does nothing.
+        // A second start of a client does nothing.
         client.start()
         return client
     }

@@ -5,8 +5,8 @@ import NIOPosix
 /// The addresses that accepted a TCP connection and then failed, for all connections of the process.
 ///
 /// A host can have several addresses, and the system always sorts them the same way (RFC 6724). The first one may accept connections and
-/// then fail, because its path loses large packets or its backend is dead. Then each attempt would fail. So such an address is left out for
-/// ``time``, unless all others have failed, too.
+/// then fail, because its path loses large packets or its backend is dead. Then each attempt would fail. So a failed address is left out
+/// for ``time``, unless all other addresses have failed.
 public final class AddressMemory: Sendable {
     public static let shared = AddressMemory()
 
@@ -42,7 +42,7 @@ public final class AddressMemory: Sendable {
         }
     }
 
-    /// Returns the addresses to try: those without a recent failure, or all if each has one.
+    /// Returns the addresses to try: the addresses without a recent failure, or all if each has one.
     public func choice(of addresses: [SocketAddress], now: NIODeadline = .now()) -> [SocketAddress] {
         let failures = failures.withLockedValue { $0 }
         let good = addresses.filter { address in failures[address].map { now - $0 >= Self.time } ?? true }
@@ -51,8 +51,8 @@ public final class AddressMemory: Sendable {
 
     /// Connects with TCP, on the event loop, to an address that has not failed lately.
     ///
-    /// If none of these accepts a connection, it tries all addresses once, because the only good one may be left out. The error is then the
-    /// error of this attempt.
+    /// If none of them accepts a connection, it tries all addresses once, because the only good one may be left out. The error of this
+    /// second attempt is then returned.
     /// - Parameters:
     ///   - resolver: the resolver whose answers are used; `nil` for the system's.
     ///   - attempt: connects with a resolver.
@@ -60,7 +60,7 @@ public final class AddressMemory: Sendable {
         on eventLoop: any EventLoop, using resolver: (any Resolver & Sendable)? = nil,
         _ attempt: @escaping (any Resolver & Sendable) -> EventLoopFuture<Connected>
     ) -> EventLoopFuture<Connected> {
-        // Choosing waits for the answers for both IPv4 and IPv6, so it is left out while no address has failed.
+        // The choice needs the answers for both IPv4 and IPv6. So while no address has failed, it is not made.
         let choosing =
             failures.withLockedValue(\.isEmpty)
             ? nil : ChoosingResolver(self, on: eventLoop, using: resolver ?? SystemResolver(on: eventLoop))

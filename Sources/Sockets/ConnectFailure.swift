@@ -15,7 +15,7 @@ public enum ConnectFailure {
         }.joined(separator: "; ")
     }
 
-    /// Returns the reason for the failure at the first address tried, without the address, for messages that name it.
+    /// Returns the reason for the failure at the first address tried, without the address. It is for messages that name the address.
     public static func firstReason(_ error: any Error) -> String {
         reason((error as? NIOConnectionError)?.connectionErrors.first?.error ?? error)
     }

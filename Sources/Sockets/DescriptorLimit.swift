@@ -18,7 +18,7 @@ public enum DescriptorLimit {
 
     /// Raises the soft limit to the hard one, which needs no privilege. A higher limit is kept.
     ///
-    /// A process that uses `select(2)` must not do this; this one does not use it.
+    /// This is safe only because the process does not use `select(2)`.
     /// - Returns: the new soft limit; `nil` if the kernel does not report it.
     @discardableResult
     public static func raise(to highest: Int = highest) -> Int? {
@@ -27,7 +27,7 @@ public enum DescriptorLimit {
         let wanted = min(limit.rlim_max, rlim_t(highest))
         if wanted > limit.rlim_cur {
             limit.rlim_cur = wanted
-            // A sandbox may forbid it; the limit then stays as it was.
+            // A sandbox may forbid the change; the limit then stays as it was.
             setrlimit(resource, &limit)
         }
         return current

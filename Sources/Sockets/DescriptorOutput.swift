@@ -206,7 +206,7 @@ public final class LineQueue: Sendable {
                     _ = DescriptorOutput.isWritable(descriptor, within: -1)
                 } else if count == 0 || errno != EINTR {
                     let error = errno
-                    // Ends an incomplete line if possible, so that the next one begins on a new line.
+                    // Ends an incomplete line if possible, so that the next line begins on a new one.
                     if offset > 0 { _ = Glibc.write(descriptor, "\n", 1) }
                     return error
                 }

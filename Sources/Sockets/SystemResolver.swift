@@ -8,7 +8,7 @@ import NIOPosix
 /// The system's call blocks for as long as a DNS server does not answer. NIO's own resolver completes its futures afterwards, even on an
 /// event loop that has ended. ``endLookups(on:)`` ends the lookups of a loop before the loop ends.
 public final class SystemResolver: Resolver, LoopBound {
-    /// The threads that wait for the system. They serve lookups alone, so that a dead DNS server delays nothing else.
+    /// The threads that wait for the system. They serve only lookups, so that a dead DNS server delays nothing else.
     private static let threads = {
         let threads = NIOThreadPool(numberOfThreads: 4)
         threads.start()
@@ -89,7 +89,7 @@ public final class SystemResolver: Resolver, LoopBound {
     ) {
         lookups.withLockedValue { lookups in
             guard lookups.pending.removeValue(forKey: ObjectIdentifier(lookup)) != nil else { return }
-            // Completes it in a later turn: on the loop itself, the caller of the lookup could start another one while the lock is held.
+            // Completes the lookup in a later turn, because its callbacks may start another lookup, which needs the lock.
             lookup.eventLoop.execute { lookup.complete(answer) }
         }
     }

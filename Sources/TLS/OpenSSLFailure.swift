@@ -3,7 +3,7 @@ import COpenSSL
 /// The first entry of this thread's OpenSSL error queue: the cause. Later entries are the functions that returned it.
 struct OpenSSLFailure {
     private let code: UInt
-    /// True if an algorithm was missing that another provider may have.
+    /// True if an algorithm was missing, which another provider may have.
     private(set) var isUnsupportedAlgorithm = false
     /// True if the decrypted data was invalid, or its checksum wrong: usually because of the passphrase.
     private(set) var isWrongPassphrase = false

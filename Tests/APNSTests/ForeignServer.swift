@@ -58,7 +58,7 @@ enum ForeignServer {
         fileprivate let processes: NIOLockedValueBox<[ChildProcess]>
         let port: Int
 
-        /// Starts another process on the same port. The running ones finish their work and end.
+        /// Starts another process on the same port. The running processes finish their work and end.
         func reload() throws {
             let successor = try ChildProcess(command[0], Array(command.dropFirst()))
             let predecessors = processes.withLockedValue { processes in

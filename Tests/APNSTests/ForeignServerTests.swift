@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Third-party servers", .timeLimit(.minutes(10)), .serialized)
 struct ForeignServerTests {
-    /// Sends until each notification is answered. Like a worker, it resends those that were certainly not processed.
+    /// Sends until each notification is answered. Like a worker, it resends notifications that were certainly not processed.
     /// - Parameter inBetween: called after each batch, with the number of answers so far.
     private func sendAll(
         _ count: Int, port: Int, connections: Int, batch: Int = .max, tls: TLSContext? = nil,

@@ -39,7 +39,7 @@ struct HTTP2Frame: Sendable {
     static func answer(
         _ stream: Int32, hasID: Bool = true, status: Int, fields: [(String, String)] = [], ends: Bool = true
     ) -> HTTP2Frame {
-        // Like APNs, which answers each request with its ID.
+        // APNs answers each request with its ID.
         let id = hasID ? [("apns-id", "00000000-0000-0000-0000-000000000000")] : []
         return headers(stream, [(":status", "\(status)")] + fields + id, ends: ends)
     }

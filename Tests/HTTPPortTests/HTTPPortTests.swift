@@ -153,7 +153,7 @@ struct HTTPPortTests {
             let connection = try RawConnection(port: port.port)
             let began = ContinuousClock.now
             var count = 0
-            // Longer than both timeouts: of a request, and between requests.
+            // The loop lasts longer than both timeouts: of a request, and between requests.
             while ContinuousClock.now - began < .seconds(3) {
                 Self.ask(connection)
                 count += 1

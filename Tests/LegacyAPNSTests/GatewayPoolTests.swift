@@ -57,7 +57,7 @@ struct GatewayPoolTests {
         #expect(others == [], sourceLocation: sourceLocation)
     }
 
-    /// Resends what the gateway dropped, as a lane does, until everything has another result.
+    /// Resends the notifications that the gateway dropped, as a lane does, until none is dropped.
     private func deliver(_ count: Int, _ client: GatewayClient) async throws -> [Int: RequestResult] {
         var ends: [Int: RequestResult] = [:]
         var left = Array(0..<count)

@@ -16,7 +16,7 @@ final class ScriptedGateway: LoopBound {
         var connection: Int
         /// The item's place on its connection, counted from 1.
         var place: Int
-        /// The size of its frame in bytes.
+        /// The size of the item's frame in bytes.
         var size = 0
         var identifier: UInt32
         var token: [UInt8]
@@ -59,7 +59,7 @@ final class ScriptedGateway: LoopBound {
         let context = try TestCertificates.server()
         let seen = NIOLockedValueBox(Seen())
         let channel = try await listen { bootstrap in
-            // Inherited by accepted connections, so that it applies from the first byte.
+            // Accepted connections inherit the option, so that it applies from the first byte.
             receiveBuffer.map { bootstrap.serverChannelOption(.socketOption(.so_rcvbuf), value: .init($0)) }
                 ?? bootstrap
         } setUp: { channel in

@@ -73,7 +73,7 @@ struct FaultProxyTests {
         let old = try connect(timeout: Self.patience)
         let idle = try connect()
         try await proxy.begin(.blackHole)
-        // Both wait for an answer until their timeout, without any error.
+        // Both clients wait for an answer until their timeout, without any error.
         let new = try RedisTestConnection(port: proxy.port, timeout: Self.patience)
         for client in [old, new] {
             let failure = #expect(throws: RedisServer.Failure.self) { try client.run("SET", "key", "1") }

@@ -83,7 +83,7 @@ struct RedisClusterTests {
             #expect(try await prefix(of: RedisCommand("GET", elsewhere), client) == "MOVED")
             #expect(try await place(of: client) == .host("127.0.0.1", port: old.port))
 
-            // One of two keys is here and the other nowhere yet, so neither node can answer.
+            // Both keys are missing: the old node names the new one, which cannot answer for two keys before the migration ends.
             _ = try await client.call(RedisCommand("SET", "{queue}a", "1"))
             try cluster.beginMigration(ofSlot: slot, from: old, to: new)
             #expect(try await prefix(of: RedisCommand("MGET", "{queue}b", "{queue}c"), client) == "TRYAGAIN")

@@ -42,7 +42,7 @@ struct RedisRefusalTests {
         arguments: [["--min-replicas-to-write", "1"], ["--replicaof", "127.0.0.1", "1"]])
     func script(arguments: [String]) throws {
         let server = try RedisServer(arguments: arguments)
-        // Like a queue's scripts, it reads before it writes.
+        // Like a queue's scripts, the script reads before it writes.
         let reply = try server.run("EVAL", "redis.call('TIME') return redis.call('SET', KEYS[1], 1)", "1", "key")
         guard case .error(let text) = reply else {
             Issue.record("the script may write: \(reply)")

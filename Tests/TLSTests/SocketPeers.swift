@@ -111,7 +111,7 @@ struct SocketClient: LoopBound {
 /// A TLS server on a free port of 127.0.0.1.
 struct SocketServer: LoopBound {
     let port: Int
-    /// The results of its connections, in the order in which they ended.
+    /// The results of the server's connections, in the order in which they ended.
     let outcomes: AsyncStream<Outcome>
     private let channel: any Channel
 

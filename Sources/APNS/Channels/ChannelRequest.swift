@@ -95,7 +95,7 @@ public struct BroadcastChannel: Hashable, Sendable {
     /// The ID, in base64, that devices subscribe to and broadcasts name.
     public var id: String
     public var storagePolicy: MessageStoragePolicy
-    /// The push type of its messages; `LiveActivity` is the only one.
+    /// The push type of the channel's messages; `LiveActivity` is the only one.
     public var pushType: String
 
     public static let liveActivity = "LiveActivity"

@@ -2,7 +2,7 @@ import NIOCore
 import Sockets
 import TLS
 
-/// One connection with one request of any method, and its whole answer.
+/// Sends one request of any method on its own connection, and reads the whole answer.
 final class ControlHandler: ChannelInboundHandler {
     struct Response: Equatable, Sendable {
         var status: Int

@@ -1,7 +1,7 @@
 import TLS
 
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
-    /// The progress of a connection when the server closed it without an answer.
+    /// The point at which the server closed a connection without an answer.
     public struct HangUp: Sendable, Equatable {
         /// The server's action, and the credential that it may not accept.
         let description: String

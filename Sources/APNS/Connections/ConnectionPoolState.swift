@@ -98,7 +98,7 @@ public struct ConnectionPoolState {
         outgoing == 0 && usable > configuration.minimumConnections && now - lastUsed >= configuration.idleTimeout
     }
 
-    /// Returns true if a connection may be retired now because of its answers; if so, records that it was.
+    /// Returns true, and records a recycling, if a connection may be retired now because of its answers.
     mutating func recycle(now: NIODeadline) -> Bool {
         let (pauses, since) = (Self.recyclingPauses, now - lastRecycling)
         if recyclings > 0, since < pauses.limit(failures: recyclings) { return false }

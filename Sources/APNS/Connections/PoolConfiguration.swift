@@ -5,7 +5,7 @@ import TLS
 /// The settings of a pool's connections, whatever their protocol.
 @dynamicMemberLookup
 public struct PoolConfiguration: Sendable {
-    /// For HTTP/2, its ALPN protocols must include `h2`.
+    /// For HTTP/2, the dialer's ALPN protocols must include `h2`.
     var dialer: Dialer
     /// Minimum connections, kept open even while nothing is sent.
     public var minimumConnections = 1

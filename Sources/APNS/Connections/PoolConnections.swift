@@ -20,9 +20,9 @@ public protocol PooledConnection: AnyObject {
     /// True if the end of the connection is expected, because this side wanted it or the server gave a reason.
     var endsAsExpected: Bool { get }
 
-    /// Returns true if the connection has worked, so that the next one probably will.
-    /// - Parameter lasted: true if it was usable for some time. This is enough if nothing was sent, because servers may close unused
-    ///   connections.
+    /// Returns true if the connection has worked, so the next one will probably work.
+    /// - Parameter lasted: true if the connection was usable for some time. This is enough if nothing was sent, because servers may close
+    ///   unused connections.
     func hasWorked(lasted: Bool) -> Bool
     /// Adds the connection's handlers to a channel whose TCP connection is established.
     /// - Parameter secure: adds TLS, below the handlers that the channel has by then.
@@ -35,7 +35,7 @@ public protocol PooledConnection: AnyObject {
     func failed(_ error: any Error)
 }
 
-/// A pool's record of one of its connections.
+/// A pool's record of a connection.
 public struct PoolMembership {
     /// The pool's generation when the connection's TLS context was chosen.
     fileprivate var generation = 0
@@ -141,7 +141,7 @@ public final class PoolConnections<Owner: PooledTransport> {
     let logger: Logger
     /// The server's name in log messages.
     private let service: StaticString
-    /// The pool of these connections, until it is closed. Not weak: a weak reference would make each request slower.
+    /// The pool that owns these connections; `nil` once it is closed. Not weak: a weak reference would make each request slower.
     private var owner: Owner?
     private var generation = 0
     private var closing: EventLoopPromise<Void>?
@@ -301,7 +301,7 @@ public final class PoolConnections<Owner: PooledTransport> {
 
     // MARK: Events
 
-    /// Counts a connection whose usability may have changed, and replaces one that is no longer usable.
+    /// Counts a connection that has become usable, and replaces one that is no longer usable.
     public func changed(_ connection: Connection) {
         guard connection.membership.isCounted != connection.isUsable else { return }
         guard connection.isUsable else {
@@ -323,7 +323,7 @@ public final class PoolConnections<Owner: PooledTransport> {
         owner?.connected(connection, isOutdated: connection.membership.generation < generation)
     }
 
-    /// Judges and removes a connection that has closed, and replaces it.
+    /// Removes a connection that has closed, records its failure, if any, and replaces it.
     public func closed(_ connection: Connection, _ error: any Error) {
         guard let index = all.firstIndex(where: { $0 === connection }) else { return }
         all.remove(at: index)
@@ -402,7 +402,7 @@ public final class PoolConnections<Owner: PooledTransport> {
         state.failed(wasConnecting: false, now: now, jitter: .random(in: 0..<1))
     }
 
-    /// Records that a connection has got its first answer, or has lasted.
+    /// Records that a connection works: it has got its first answer, or was usable for some time.
     public func worked() {
         if isFailureLogged {
             logger.notice(

@@ -89,7 +89,7 @@ struct ProxyHandshake {
             parts[1].allSatisfy({ $0 &- 0x30 < 10 })
         else { return nil }
         let status = parts[1].reduce(0) { $0 * 10 + Int($1 - 0x30) }
-        // Untrusted text for our log: only printable ASCII, and not too much of it.
+        // The proxy's text is untrusted: the log gets at most 80 characters of printable ASCII.
         let words = (parts.count > 2 ? parts[2] : []).prefix(80).filter { (0x20..<0x7F).contains($0) }
         return status >= 100 ? (status, String(decoding: words, as: UTF8.self)) : nil
     }

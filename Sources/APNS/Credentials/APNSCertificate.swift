@@ -96,7 +96,7 @@ public struct APNSCertificate: Sendable, Equatable {
         return strings
     }
 
-    /// Puts the user ID first, with its types from the list, and removes duplicates.
+    /// Returns the topics without duplicates: the user ID first, with its types from the list.
     private static func merged(userID: String?, _ listed: [Topic]) -> [Topic] {
         var merged = (userID ?? "").isEmpty ? [] : [Topic(name: userID ?? "", types: [])]
         var places = Dictionary(uniqueKeysWithValues: merged.map { ($0.name, 0) })

@@ -74,7 +74,7 @@ public struct CredentialReport: Sendable, Equatable {
         return mismatch(certificate, topic).map { [Finding(severity: .error, sentence: $0)] } ?? []
     }
 
-    /// Returns an error if the certificate names topics, but not this one; `nil` otherwise. A sentence without a final period.
+    /// Returns an error, as a sentence without a final period, if the certificate names topics, but not this one; `nil` otherwise.
     public static func mismatch(_ certificate: APNSCertificate, _ topic: String) -> String? {
         guard !certificate.topics.isEmpty, !certificate.allows(topic: topic) else { return nil }
         let shown = certificate.topics.prefix(5).map { printable($0.name) }.joined(separator: ", ")

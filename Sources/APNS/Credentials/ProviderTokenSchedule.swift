@@ -16,7 +16,7 @@ public struct ProviderTokenSchedule: Sendable {
 
     public init() {}
 
-    /// Returns true if it is time to sign.
+    /// Returns true if a new token must be signed.
     /// - Parameter now: seconds since 1970.
     public func isDue(now: Int64) -> Bool {
         guard let issuedAt else { return true }

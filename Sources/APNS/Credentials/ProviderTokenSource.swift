@@ -66,7 +66,7 @@ public final class ProviderTokenSource: Sendable {
         try ProviderToken(key: key, keyID: keyID, teamID: teamID, issuedAt: now)
     }
 
-    /// Reads a token from elsewhere, without adopting it.
+    /// Reads another worker's token, without adopting it.
     /// - Throws: ``ProviderToken/Untrusted`` unless this key signed it for this team.
     public func read(jwt: some Collection<UInt8>) throws(ProviderToken.Untrusted) -> ProviderToken {
         try ProviderToken(jwt: jwt, key: key, keyID: keyID, teamID: teamID)

@@ -8,7 +8,7 @@ import TLS
 public final class SigningKey: @unchecked Sendable {
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
-        /// The input is a certificate, or a PKCS#12 file with one.
+        /// The input is a certificate, or a PKCS#12 file.
         case certificate
         case publicKey
         case encrypted(passphraseGiven: Bool)

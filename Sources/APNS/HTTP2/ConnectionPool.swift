@@ -83,8 +83,8 @@ public final class ConnectionPool: PooledTransport {
         pool(isolation)?.connections.all.reduce(0) { $0 + $1.state.freeStreams } ?? 0
     }
 
-    /// Submits a notification on the least busy connection, except those where it has exceeded its deadline before. If only those have free
-    /// streams, it completes with ``RequestFailure/noOtherConnection``.
+    /// Submits a notification on the least busy connection on which it has not exceeded its deadline before. If only other connections have
+    /// free streams, it completes with ``RequestFailure/noOtherConnection``.
     /// - Parameter tag: returned with the result.
     /// - Returns: `false` if no stream is free; the notification was then not accepted.
     public func submit(_ notification: consuming Notification, tag: UInt64, in isolation: Isolation) -> Bool {
@@ -200,7 +200,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     }
 
     func connectionIsStale(_ connection: HTTP2Connection) {
-        // The router or firewall that forgot this connection has also forgotten those that were idle for as long.
+        // The router or firewall that forgot this connection has also forgotten the connections that were idle for as long.
         let now = eventLoop.now
         for other in connections.all where other !== connection && other.state.isIdle(now: now) {
             other.retire(reason: "another idle one was stale")
@@ -296,8 +296,8 @@ extension ConnectionPool {
         connections.worked()
     }
 
-    /// Retires a connection that is alive but useless. Requests that could not be written are returned, to be sent on
-    /// another connection; written ones may still be answered.
+    /// Retires a connection that is alive but useless. Requests that could not be written are returned, to be sent on another connection;
+    /// written requests may still be answered.
     func retireUnresponsive(_ connection: HTTP2Connection, because fault: String, now: NIODeadline) {
         guard !connections.isClosing, connection.isUsable else { return }
         let error = APNSConnectionError.unresponsive(endpoint, fault)
@@ -349,7 +349,7 @@ extension ConnectionPool {
 
     // MARK: Replacing
 
-    /// Closes a superfluous connection, and replaces those that are too old, do not respond, or answer nothing but 500.
+    /// Closes a superfluous connection, and replaces connections that are too old, do not respond, or answer nothing but 500.
     func giveUpConnections(now: NIODeadline) {
         for connection in connections.all where connection.isUsable {
             giveUpIfOld(connection, now: now)

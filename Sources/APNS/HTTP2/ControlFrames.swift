@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The frames that are written before requests: those about the connection, RST_STREAM and WINDOW_UPDATE.
+/// The frames that are written before requests: RST_STREAM, WINDOW_UPDATE, and the frames about the connection.
 struct ControlFrames {
     private(set) var bytes = ByteBuffer()
     /// The number of answers to PINGs and SETTINGS in ``bytes``.

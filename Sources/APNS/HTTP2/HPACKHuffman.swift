@@ -34,7 +34,7 @@ struct HPACKHuffman: @unchecked Sendable {
     /// The first code in a sequence of bits.
     private struct Prefix {
         var symbol: UInt8 = 0
-        /// The number of its bits; 0 if the code is longer than the sequence.
+        /// The number of the code's bits; 0 if the code is longer than the sequence.
         var length: UInt8 = 0
     }
 
@@ -119,7 +119,7 @@ struct HPACKHuffman: @unchecked Sendable {
                     }
                 }
             }
-            // Two symbols at a time, while both codes are certain to be complete.
+            // Two symbols at a time, while there are enough bits for two codes of `window` bits.
             while count >= 2 * Self.window {
                 let first = beginning(of: bits)
                 guard first.length > 0 else { break }

@@ -87,7 +87,7 @@ struct HPACKDynamicTable: ~Copyable {
 
     /// Adds a field as the newest entry, and evicts the oldest ones to make room (RFC 7541 §4.4). A field that is larger
     /// than the table only empties it.
-    /// - Parameter field: its name may be that of an entry, even of one that is evicted.
+    /// - Parameter field: its name may be in the memory of an entry, even of an evicted one.
     /// - Returns: the field, valid until the table changes.
     mutating func add(_ field: HPACKField) -> HPACKField {
         let length = field.name.count + field.value.count

@@ -401,7 +401,7 @@ extension HTTP2Connection: PooledConnection {
 }
 
 /// Decides how long to wait before the next read. While many requests are in flight and their answers arrive one by one, a read costs as
-/// much as several answers. So it waits until several should have arrived.
+/// much as several answers. So the read waits until several answers should have arrived.
 struct ReadPacing {
     /// With fewer requests in flight, every answer is read at once.
     static let minimumInFlight = 64

@@ -5,8 +5,8 @@ import TLS
 /// The state of a connection to APNs, without any I/O. It decides how many streams may be open, whether the peer is alive, and the result
 /// of each request.
 struct HTTP2ConnectionState {
-    /// From this stream on, the connection is replaced. Half a million identifiers are then left until 2³¹ (RFC 9113 §5.1.1), because the
-    /// replacement may take a while.
+    /// The connection is replaced from this stream on. The half a million identifiers up to 2³¹ (RFC 9113 §5.1.1) suffice until the
+    /// replacement is ready.
     static let wornOutStream = Int32.max - (1 << 20)
     /// After this many consecutive answers with status 500, the server behind the connection is probably broken.
     static let serverErrorLimit = 5
@@ -18,7 +18,7 @@ struct HTTP2ConnectionState {
         /// would count as possibly accepted.
         case awaitingSettings
         case open
-        /// No new requests are sent; those in flight are finished.
+        /// No new requests are sent; the requests in flight are finished.
         case draining(reason: String?)
         case closed
     }

@@ -1,4 +1,4 @@
-/// The state of a connection that the server's frames set, and the rules for these frames (RFC 9113 §6.5, §6.8, §6.9). ``HTTP2Streams`` has
+/// The connection's state, as set by the server's frames, and the rules for these frames (RFC 9113 §6.5, §6.8, §6.9). ``HTTP2Streams`` has
 /// the rules for the frames of streams.
 struct HTTP2Peer {
     private(set) var maximumStreams = Int.max

@@ -106,7 +106,7 @@ final class HTTP2Session {
 
     // MARK: The connection
 
-    /// True if neither side has more to send.
+    /// True if neither side has more frames to send.
     var isFinished: Bool {
         guard control.bytes.readableBytes == 0 else { return false }
         switch phase {
@@ -166,7 +166,7 @@ final class HTTP2Session {
         return true
     }
 
-    /// Ends cancelled streams, except those that were answered in the meantime.
+    /// Ends cancelled streams, except streams that were answered in the meantime.
     private func resetCancelled() {
         guard !cancelled.isEmpty else { return }
         for stream in cancelled {

@@ -10,7 +10,7 @@ struct ClosedStream: Equatable {
 /// A request that is blocked by a flow-control window.
 struct Blockage: Equatable {
     var stream: Int32
-    /// The number of bytes of its body that have been written.
+    /// The number of bytes of the request's body that have been written.
     var written: Int
 }
 
@@ -270,7 +270,7 @@ struct HTTP2Streams: ~Copyable {
     ///
     /// Requests that wait for a free stream are excluded: answers to other requests end that wait.
     /// - Parameters:
-    ///   - limit: excludes requests with a later deadline. They may just be waiting for a round trip.
+    ///   - limit: excludes requests with a later deadline, which may just be waiting for a round trip.
     ///   - window: the connection's window.
     func blockage(dueBefore limit: NIODeadline, window: Int) -> Blockage? {
         var index = slots.oldest
@@ -290,8 +290,8 @@ struct HTTP2Streams: ~Copyable {
 
 /// The slots of the streams that have not ended.
 ///
-/// Identifiers of new streams are consecutive, so each stream has a place in a table. If a stream is still open when another needs its
-/// place, it moves to a dictionary.
+/// Identifiers of new streams are consecutive, so each stream has a place in a table. If a stream is still open when another stream needs
+/// its place, the older one moves to a dictionary.
 private struct StreamTable: ~Copyable {
     private let places: UnsafeMutablePointer<Int32>
     private let mask: Int32

@@ -113,8 +113,8 @@ struct AnswerDrought {
 
     /// Requests may wait for this time while none is answered.
     static let patience = TimeAmount.seconds(5)
-    /// The state stays ``State/unanswered`` for this time after the last request. Later, other workers may be sending successfully what
-    /// failed here.
+    /// The state stays ``State/unanswered`` for this time after the last request. After that, other
+    /// workers may already send successfully.
     static let currency = TimeAmount.seconds(15)
     /// After ``currency``, the state stays ``State/unansweredLately`` for this time, so that pauses between attempts do not look like a
     /// recovery.
@@ -165,7 +165,7 @@ struct AnswerDrought {
 
 /// The requests that connections did not answer, so that they are resent on others.
 ///
-/// A request is identified by its `apns-id`, which is the same at each attempt. The newest replace the oldest.
+/// A request is identified by its `apns-id`, which is the same at each attempt. The newest requests replace the oldest.
 struct UnansweredRequests {
     /// The number of requests that are kept.
     static let capacity = 256
@@ -183,7 +183,7 @@ struct UnansweredRequests {
 
     /// - Parameters:
     ///   - connection: the identifier of the connection that did not answer.
-    ///   - isRefusal: true if it refused the request at once. The request is resent on it if there is no other connection.
+    ///   - isRefusal: true if the connection refused the request at once. The request may be resent on it if there is no other connection.
     mutating func insert(_ id: APNSID, connection: Int, isRefusal: Bool) {
         let entry = Entry(id: id, connection: connection, isRefusal: isRefusal)
         guard entries.count == Self.capacity else { return entries.append(entry) }

@@ -73,7 +73,7 @@ extension UnsafeMutablePointer<RequestSlot> {
     }
 }
 
-/// The slots of one connection, in a fixed block. Free slots form a stack, and used ones a list in order of submission.
+/// The slots of one connection, in a fixed block. Free slots form a stack, and used slots form a list in the order of submission.
 struct RequestSlots: ~Copyable {
     let capacity: Int
     private let slots: UnsafeMutablePointer<RequestSlot>
@@ -109,7 +109,7 @@ struct RequestSlots: ~Copyable {
         return index
     }
 
-    /// Frees a slot and what it holds.
+    /// Frees a slot and its contents.
     mutating func release(_ index: Int32) {
         let slot = pointer(index)
         let (previous, next) = (slot.pointee.previous, slot.pointee.next)

@@ -2,7 +2,7 @@ import Glibc
 
 /// Reads the value of a `Retry-After` field (RFC 9110 §10.2.3): seconds, or a time.
 public enum RetryAfter {
-    /// The longest wait in seconds, one day; longer ones are reduced to it.
+    /// The longest wait in seconds, one day. Longer waits are reduced to it.
     static let longest: Int32 = 86_400
     private static let months = Array("JanFebMarAprMayJunJulAugSepOctNovDec".utf8)
 

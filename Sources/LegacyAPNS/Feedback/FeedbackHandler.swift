@@ -39,7 +39,7 @@ final class FeedbackHandler: ChannelInboundHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if event is TLSHandshakeCompleted {
-            // From now on, data is read only when requested. Until then it waits in the network.
+            // From now on, data is read only when tuples are requested. Until then, it waits in the network.
             do {
                 try context.channel.syncOptions?.setOption(.autoRead, value: false)
             } catch {

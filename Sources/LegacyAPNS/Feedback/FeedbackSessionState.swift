@@ -133,7 +133,7 @@ public enum FeedbackError: Error, Sendable, CustomStringConvertible {
     case malformed(APNSEndpoint, FeedbackTuples.Malformed)
     /// The service closed the connection in the middle of a tuple, after this many bytes of it.
     case incomplete(APNSEndpoint, bytes: Int)
-    /// ``FeedbackSession/stop()`` was called before the service reached its end.
+    /// ``FeedbackSession/stop()`` was called before the service had sent everything.
     case stopped(APNSEndpoint)
 
     public var description: String {

@@ -269,7 +269,7 @@ final class WrittenBytes: ChannelOutboundHandler {
         return position - waiting - queued
     }
 
-    /// Returns the bytes in the kernel's send queue, including unacknowledged ones (`tcp(7)`, SIOCOUTQ).
+    /// Returns the number of bytes in the kernel's send queue, including unacknowledged bytes (`tcp(7)`, SIOCOUTQ).
     private static func queued(_ channel: any Channel) -> Int? {
         let count: CInt?? = try? channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
             of: NIOBSDSocket.Handle.self

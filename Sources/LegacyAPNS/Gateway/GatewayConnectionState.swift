@@ -3,7 +3,7 @@ import NIOCore
 import Sockets
 
 extension APNSConnectionError.HangUp {
-    /// The gateway closed the connection after TLS, without an error packet, and before it had confirmed anything.
+    /// The gateway closed the connection after TLS, without an error packet, and before any notification was confirmed.
     static let beforeConfirmation = Self(
         "set up TLS and closed the connection without an answer; "
             + "it may not accept the client certificate for this environment")
@@ -99,7 +99,7 @@ struct GatewayConnectionState {
         _ = window.send(tag: tag, size: size, token: token)
     }
 
-    /// Sets the time after which notifications are confirmed, including those already sent.
+    /// Sets the time after which notifications are confirmed, including notifications that were already sent.
     mutating func confirm(after time: TimeAmount) { confirmAfter = time }
 
     /// Records that everything sent so far was written to the channel.

@@ -74,7 +74,7 @@ extension ByteBuffer {
         writeImmutableBuffer(payload)
     }
 
-    /// Writes a length of two bytes, then the token as bytes.
+    /// Writes a length of two bytes, then the token's bytes.
     fileprivate mutating func writeField(_ token: DeviceToken) {
         let size = token.hex.readableBytes / 2
         writeInteger(UInt16(clamping: size))

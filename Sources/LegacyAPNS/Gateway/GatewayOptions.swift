@@ -11,8 +11,8 @@ public struct GatewayOptions: Sendable, Equatable {
     public var confirmAfter = 2000
     /// True to send a barrier on a draining connection: an invalid item that reveals at once if the notifications before it were accepted.
     public var sendsBarriers = true
-    /// Maximum number of unconfirmed notifications on a connection. They are confirmed all at once, and a consumer claims nothing while too
-    /// many settlements wait for Redis: a value of 20,000 halved the throughput.
+    /// Maximum number of unconfirmed notifications on a connection. All of them are confirmed at once, and a consumer claims nothing while
+    /// too many settlements wait for Redis. So a value of 20,000 halved the throughput.
     public var windowCount = 5000
     /// Maximum bytes of unconfirmed notifications on a connection.
     public var windowBytes = 32 << 20

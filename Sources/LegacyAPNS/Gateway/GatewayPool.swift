@@ -39,7 +39,7 @@ public final class GatewayPool: PooledTransport {
     /// The number of consecutive connections, of this pool and its isolated pools, that were closed at their first notifications.
     private var hangUps = 0
     public var isolated: [GatewayPool] = []
-    /// The pool that has this one among its isolated pools.
+    /// The pool whose isolated pools include this one.
     private weak var parent: GatewayPool?
 
     /// The maximum to which ``GatewayOptions/confirmAfter`` is raised, unless it is configured to be longer.
@@ -275,7 +275,7 @@ extension GatewayPool {
 extension GatewayPool {
     @dynamicMemberLookup
     public struct Configuration: Sendable {
-        /// The maximum number of connections does not count draining ones.
+        /// The maximum number of connections does not include draining ones.
         public var connections: PoolConfiguration
         public var options: GatewayOptions
         /// The maximum time for which written data may be unacknowledged.

@@ -51,7 +51,7 @@ public enum GatewayRules {
             + "\(sizes.upperBound * 2)"
     }
 
-    /// Returns the `apns-expiration` of a job that specifies none, in seconds since 1970. Over HTTP/2, APNs stores such a notification for
-    /// 30 days. The gateway would not store it at all.
+    /// Returns the `apns-expiration` of a job that specifies none, in seconds since 1970. Over HTTP/2, APNs stores a notification without
+    /// expiration for 30 days. The gateway would not store it at all.
     public static func expiration(firstSeen: Int64) -> Int64 { firstSeen / 1000 + 30 * 86_400 }
 }

@@ -1,4 +1,4 @@
-/// The status in the binary gateway's error packet, about the notification that it names.
+/// The status in the binary gateway's error packet. It concerns the notification that the packet names.
 ///
 /// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API", table "Codes in
 /// error-response packet".

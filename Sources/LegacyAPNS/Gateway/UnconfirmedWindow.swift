@@ -36,7 +36,7 @@ struct UnconfirmedWindow {
         var uncertain: [UInt64] = []
         /// The number of notifications that were confirmed although the gateway had dropped them.
         var lost = 0
-        /// The token of the notification that the packet named, if that one was confirmed before.
+        /// The token of the notification that the packet named, if that notification was confirmed before.
         var lateToken: ByteBuffer?
 
         struct Named: Equatable {
@@ -156,13 +156,13 @@ struct UnconfirmedWindow {
     }
 }
 
-/// The tokens of a connection's newest notifications by identifier, because an error packet may name a confirmed one.
+/// The tokens of a connection's newest notifications by identifier. An error packet may name a notification that is confirmed already.
 struct RecentTokens {
     static let capacity = 16_384
     /// The hex digits of a token of 32 bytes; longer tokens are not kept.
     private static let digits = 2 * GatewayFrame.tokenSizes.lowerBound
 
-    /// Empty until the first token is kept, and then 1 MiB.
+    /// The tokens: empty until the first one is kept, and then 1 MiB.
     private var bytes: [UInt8] = []
 
     mutating func remember(_ token: DeviceToken, of identifier: UInt32) {

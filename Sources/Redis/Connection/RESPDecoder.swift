@@ -39,7 +39,7 @@ final class RESPDecoder {
         visit.deallocate()
     }
 
-    /// Accepts bytes, preferably at most `portion` of them. Call `next` afterwards, until it returns `nil`.
+    /// Accepts bytes, preferably at most `portion`. Call `next` afterwards, until it returns `nil`.
     func feed(_ bytes: UnsafeRawBufferPointer) throws(Violation) {
         let reader = try self.reader()
         guard reader.pointee.len + bytes.count <= RESPReplyBuilder.maximumSize else {

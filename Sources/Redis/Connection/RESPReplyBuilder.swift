@@ -70,7 +70,7 @@ struct RESPReplyBuilder {
         }
     }
 
-    /// Allocates once for all following strings, if they are about as long as this one, as in the reply to a claim.
+    /// Allocates once for all following strings, if they are about as long as this one. This is so in the reply to a claim.
     private mutating func reserve(for length: Int) {
         let expected = open.reduce(length + 16) { $0.multipliedSaturating(by: $1.missing) }
         arena.reserveCapacity(

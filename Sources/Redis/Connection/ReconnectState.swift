@@ -14,7 +14,7 @@ struct ReconnectState {
     /// The consequence of a failed attempt or a lost connection.
     struct Retry: Equatable {
         let delay: TimeAmount
-        /// True if it should be logged: the first failure, then at most one per `reportInterval`, even across outages.
+        /// True if the failure should be logged: the first failure, then at most one per `reportInterval`, even across outages.
         let isReported: Bool
         /// The number of failed attempts since the last connection.
         let failures: Int
@@ -27,7 +27,7 @@ struct ReconnectState {
     }
 
     static let reportInterval: TimeAmount = .seconds(30)
-    /// The maximum wait after a server has answered but is not the right one, such as a replica.
+    /// The maximum wait after an answer from a server that is not the right one, such as a replica.
     static let afterAnswer: TimeAmount = .seconds(1)
 
     private(set) var phase: Phase = .idle

@@ -2,7 +2,7 @@ import NIOCore
 
 /// A command and its arguments, which can be any bytes, in one buffer.
 ///
-/// Its descriptions show only the command's name and sizes: arguments are payloads, and those of `AUTH` a password.
+/// Its descriptions show only the command's name and sizes: arguments can be payloads or, in `AUTH`, a password.
 public struct RedisCommand: Sendable {
     /// Gets the reply or the error of a command. An error reply is a failure; an error inside an array is not.
     public typealias Completion = (Result<RESPReply, RedisError>) -> Void

@@ -167,7 +167,7 @@ final class RedisConnection: LoopBound, @unchecked Sendable {
 }
 
 extension EventLoop {
-    /// Runs a body on the event loop: at once if it is called there.
+    /// Runs a body on the event loop: at once if the caller is on it, otherwise later.
     func enter(_ body: @escaping @Sendable () -> Void) {
         if inEventLoop { body() } else { execute(body) }
     }

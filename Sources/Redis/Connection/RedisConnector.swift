@@ -76,7 +76,7 @@ struct RedisConnector {
                         return completion.value(result.mapError { Self.naming(address, of: endpoint, in: $0) })
                     }
                     // A server with too many clients sends an error and closes, without reading. Because commands were sent, the kernel may
-                    // have dropped that error. So read it over a new connection that sends nothing.
+                    // have dropped that error. So a new connection, which sends nothing, reads the error.
                     greeting(of: endpoint).assumeIsolated().whenSuccess { greeting in
                         let error = RedisHandshake.refused(greeting, address: endpoint.address)
                         completion.value(
@@ -221,7 +221,7 @@ private final class GreetingHandler: ChannelInboundHandler {
     }
 }
 
-/// With these options, the kernel closes a connection to a lost server within 30 s, however long a blocking wait lasts.
+/// With these options, the kernel closes a connection to a lost server within 30 s, even during a long blocking wait.
 extension NIOBSDSocket.Option {
     /// The seconds of silence before the first probe.
     static let keepaliveIdle = NIOBSDSocket.Option(rawValue: TCP_KEEPIDLE)

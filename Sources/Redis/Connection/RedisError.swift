@@ -51,8 +51,9 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
         return place.hasPrefix("on @user_script:") ? text[..<start.lowerBound] : text
     }
 
-    /// Returns the reason why a script may not write. Before Redis 7 it follows the script's position: `ERR Error running script (call to
-    /// f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. Errors of commands that were executed have no hyphen there.
+    /// Returns the reason why a script may not write. Before Redis 7, the reason follows the script's position: `ERR Error running script
+    /// (call to f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. Errors of commands that were executed have no hyphen
+    /// there.
     private static func refusal(ofScript text: String) -> Substring? {
         guard text.hasPrefix("ERR Error running script"), let place = text.firstRange(of: ": -") else { return nil }
         let refusal = text[place.upperBound...]
@@ -124,7 +125,7 @@ public enum RedisError: RedisFailure, Sendable, Equatable {
         }
     }
 
-    /// Like `description`, but only about the connection: callers learn separately whether their commands were lost.
+    /// The part of `description` about the connection. Callers learn separately whether their commands were lost.
     public var headline: String {
         switch self {
         case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"

@@ -6,8 +6,8 @@ struct RedisHandshake {
         case authenticate
         case select
         case setName
-        /// A connection is ready only after a command has succeeded. Without password, database and name, `PING` is the first command. So a
-        /// server that requires a password or is still loading reports that here.
+        /// A connection is ready only after a command has succeeded. Without password, database and name, `PING` is the only command, so
+        /// that a server that requires a password or is still loading reports this.
         case ping
     }
 
@@ -72,7 +72,7 @@ struct RedisHandshake {
             // The name is optional, so it does no harm if a proxy or an ACL refuses it. A user who may not PING can still do the work.
             return nil
         case (.ping, "MISCONF"):
-            // A server that cannot write to its disk refuses writes and PING, but answers everything else.
+            // A server that cannot write to its disk refuses writes and PING, but answers other commands.
             return nil
         case (.select, "ERR"):
             return .connect(

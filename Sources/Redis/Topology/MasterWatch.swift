@@ -19,7 +19,7 @@ public final class MasterWatch: LoopBound, @unchecked Sendable {
     private enum State {
         /// No clients.
         case idle
-        /// Connecting to a Sentinel, or waiting to try again.
+        /// The watch is connecting to a Sentinel, or waiting to try again.
         case connecting
         case listening(RedisConnection)
     }

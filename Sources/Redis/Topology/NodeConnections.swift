@@ -212,7 +212,7 @@ fileprivate final class SharedConnection: LoopBound, @unchecked Sendable {
         state.idle(since: useCount)?.close(reason: "it is unused")
     }
 
-    /// - Returns: a future that succeeds when its connection has closed; `nil` if there is none.
+    /// - Returns: a future that succeeds when the server's connection has closed; `nil` if there is none.
     func close() -> EventLoopFuture<Void>? {
         let connection = state.connection
         let error = RedisError.notConnected(address: location.address, reason: "the client was closed")

@@ -3,7 +3,7 @@
 ///     connecting ──► open ──► closed
 ///          └──────────────────►┘
 ///
-/// It begins with an attempt to connect for the first user.
+/// The first user starts the attempt to connect.
 struct NodeState<Connection, Waiter> {
     private enum State {
         /// The waiting users, in the order of their requests.
@@ -17,12 +17,12 @@ struct NodeState<Connection, Waiter> {
         case connection(Connection)
         /// The user gets the connection, or the reason for the failure, when the attempt has ended.
         case wait
-        /// The connection was closed: the user needs another.
+        /// The connection was closed: the user needs another one.
         case closed
     }
 
     private var state: State
-    /// Counts the users so far, to distinguish an idle connection from one that was used in between.
+    /// Counts the users so far, to distinguish an idle connection from one that was used in the meantime.
     private(set) var useCount: Int
 
     init(first waiter: Waiter) {

@@ -13,7 +13,7 @@ public enum RedisTopology: Sendable, Equatable {
 
     /// The Sentinels to ask for a master, and the access to it.
     public struct Sentinel: Sendable, Equatable {
-        /// The Sentinels to ask first; they name others.
+        /// The Sentinels to ask first; they name further Sentinels.
         public var sentinels: [RedisLocation]
         /// The master's name, as configured in the Sentinels.
         public var master: String
@@ -34,7 +34,7 @@ public enum RedisTopology: Sendable, Equatable {
 
     /// The nodes to ask for the owner of a slot, and the access to them.
     public struct Cluster: Sendable, Equatable {
-        /// The nodes to ask first; they name others.
+        /// The nodes to ask first; they name further nodes.
         public var nodes: [RedisLocation]
         /// The access to all nodes; the database is 0.
         public var access = RedisAccess()

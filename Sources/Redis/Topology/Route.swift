@@ -165,13 +165,13 @@ struct Route<Link: AnyObject> {
     }
 }
 
-/// A command until it is answered, perhaps by another server than the first.
+/// A command that is not answered yet. Another server than the first may answer it.
 struct RedisRequest {
     /// The maximum number of redirections that a command follows before its caller gets the redirection. Otherwise two nodes that name each
     /// other would keep the command forever.
     static let maximumRedirections = 5
 
-    /// Kept only if the command may need to be sent again, as in a Cluster.
+    /// Kept only if the command may have to be sent again, as in a Cluster.
     let command: RedisCommand?
     let timeout: TimeAmount?
     let completion: RedisCommand.Completion

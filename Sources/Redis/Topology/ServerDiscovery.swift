@@ -69,7 +69,7 @@ final class ServerDiscovery {
     }
 
     /// Asks the seeds at intervals while there is a connection. During a long connection all seeds may be replaced. Without these
-    /// questions, the new seeds would then seem to be another deployment.
+    /// questions, the new seeds would seem to be another deployment.
     /// - Parameter isConnected: true while there is a connection.
     func keepChecking(while isConnected: @escaping () -> Bool) {
         if case .single = nodes.topology { return }
@@ -193,7 +193,7 @@ extension Result {
     fileprivate var value: Success? { if case .success(let value) = self { value } else { nil } }
 }
 
-/// Converts an error in an answer to the reason for asking another server.
+/// Converts an error in a seed's answer to the reason why another seed is asked.
 func refusal(_ error: RedisError, of seed: RedisLocation) -> RedisError {
     guard case .server(let answer) = error else { return error }
     var reason = "Redis answered: \(answer.message)"

@@ -109,7 +109,7 @@ struct ServerDiscoveryState {
         guard let server = answer.server else {
             return seedFailed(.connect(address: asked.address, reason: answer.reason))
         }
-        // A server that has just refused the login is not tried again because another seed names it too.
+        // If the server has just refused the login, it is not tried again when another seed names it.
         guard tried.insert(server).inserted else { return next() }
         return .connect(server)
     }
@@ -183,7 +183,7 @@ struct ServerDiscoveryState {
         return next()
     }
 
-    /// Records that an authority has announced the server: the next search begins there.
+    /// Records that a Sentinel or a node has announced the server. The next search begins with it.
     mutating func moved(to server: RedisLocation) {
         hint = server
     }

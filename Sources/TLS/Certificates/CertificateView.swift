@@ -26,7 +26,7 @@ struct CertificateView {
         return alternatives.isEmpty ? commonName.map { [printable($0)] } ?? [] : alternatives
     }
 
-    /// - Parameter oid: in numbers, because the same name could mean another extension.
+    /// - Parameter oid: the object identifier in numbers, because a name could mean several extensions.
     func extensionValue(_ oid: String) -> [UInt8]? {
         defer { ERR_clear_error() }
         guard let object = OBJ_txt2obj(oid, 1) else { return nil }

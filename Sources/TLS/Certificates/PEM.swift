@@ -99,7 +99,7 @@ public struct PEM {
     }
 
     /// Returns all certificates in order, or the only one of a DER file. The caller owns them.
-    /// - Throws: `notPEM` if there is none, or one of them is damaged.
+    /// - Throws: `notPEM` if there is no certificate, or one is damaged.
     func certificates() throws(TLSError) -> [OpaquePointer] {
         if !PEMText.isPEM(bytes), let certificate = DERCertificate.read(bytes) { return [certificate] }
         let bio = try memoryBIO()
@@ -127,7 +127,7 @@ public struct PEM {
         return keys[0]
     }
 
-    /// Returns all private keys, up to the first one after them that can't be read; at least one. The caller owns them.
+    /// Returns the private keys before the first one that can't be read; at least one. The caller owns them.
     /// - Parameter modules: the directory of OpenSSL's legacy provider; nil for OpenSSL's default.
     func privateKeys(passphrase: String?, modules: String? = nil) throws(TLSError) -> [OpaquePointer] {
         let exported = try LegacyAlgorithms.read(
@@ -235,8 +235,8 @@ struct PassphraseRequest {
 enum LegacyAlgorithms {
     /// Runs a body. If it returns nil because an algorithm is missing, runs it again with the legacy algorithms.
     ///
-    /// These are in a separate library context. Only this thread uses it, and only while the body runs. The context is freed afterwards, so
-    /// the result of the body must not depend on it: return keys and certificates in DER form.
+    /// The legacy algorithms are in a separate library context. Only this thread uses the context, and only while the body runs. It is
+    /// freed afterwards, so the result of the body must not depend on it: return keys and certificates in DER form.
     /// - Parameters:
     ///   - source: the name in errors.
     ///   - modules: the directory of the provider's module; nil for OpenSSL's default.

@@ -26,7 +26,7 @@ final class ApplicationProtocols: @unchecked Sendable {
 
     func offer(in context: OpaquePointer) throws(TLSError) {
         guard !wireForm.isEmpty else { return }
-        // Unlike most of OpenSSL's functions, this one returns zero for success.
+        // This function of OpenSSL returns zero for success.
         guard SSL_CTX_set_alpn_protos(context, wireForm.baseAddress, UInt32(wireForm.count)) == 0 else {
             throw TLSError(.invalidConfiguration(reason: "OpenSSL refuses the application protocols"))
         }

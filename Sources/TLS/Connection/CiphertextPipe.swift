@@ -1,8 +1,7 @@
 import COpenSSL
 import NIOCore
 
-/// Connects libssl's ciphertext to ByteBuffers: an OpenSSL BIO that works on them directly, which saves the copies into
-/// and out of OpenSSL's memory BIO.
+/// Connects libssl's ciphertext to ByteBuffers. It is an OpenSSL BIO without the copies into and out of OpenSSL's memory BIO.
 final class CiphertextPipe {
     /// The bytes that libssl wants to send. The pipe accepts all of them: writing never blocks.
     private(set) var output = ByteBuffer()

@@ -26,7 +26,7 @@ struct OutboundQueue {
         for write in failed { write.promise?.fail(error) }
     }
 
-    /// Encrypts everything that was flushed, and joins its promises into one.
+    /// Encrypts all flushed writes, and joins their promises into one.
     mutating func encrypt(with session: TLSSession) -> (promise: EventLoopPromise<Void>?, error: TLSError?) {
         guard writes.hasMark, let first = writes.popFirst() else { return (nil, nil) }
         guard writes.hasMark else {

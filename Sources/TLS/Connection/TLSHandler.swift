@@ -95,12 +95,12 @@ public final class TLSHandler: ChannelDuplexHandler {
         context.fireErrorCaught(error)
     }
 
-    /// Treats the transport's half-closure as a truncation if there was no close_notify.
+    /// Records the end of the transport's input, which is a truncation if there was no close_notify.
     public func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         guard case ChannelEvent.inputClosed? = event as? ChannelEvent else {
             return context.fireUserInboundEventTriggered(event)
         }
-        // If there was a close_notify, downstream knows already.
+        // If there was a close_notify, downstream has already received this event.
         transportEnded(context)
     }
 
@@ -149,7 +149,7 @@ public final class TLSHandler: ChannelDuplexHandler {
         }
     }
 
-    /// Reads again if the ciphertext contained nothing for downstream.
+    /// Reads again if the ciphertext contained no data for downstream.
     public func channelReadComplete(context: ChannelHandlerContext) {
         context.fireChannelReadComplete()
         if readIsWanted || state.isHandshaking { context.read() }

@@ -167,7 +167,7 @@ final class TLSSession {
                     }
                     filled += count
                     atLastRecord = pipe.unread
-                    // No lent and no decrypted bytes are left; another call of libssl would return the same result.
+                    // No lent and no decrypted bytes are left, so another call of libssl would return the same result.
                     isDrained = pipe.unread == 0 && SSL_pending(ssl) == 0
                 }
                 return filled
@@ -207,8 +207,8 @@ struct ServerName {
     private let text: String
     private let isAddress: Bool
 
-    /// Returns nil if the host can be neither a name nor an address. An IPv6 address may be in brackets, and a name may
-    /// end in a dot, but certificates and SNI allow neither.
+    /// Returns nil if the host can be neither a name nor an address. An IPv6 address may be in brackets, and a name may end in a dot, but
+    /// certificates and SNI allow neither brackets nor that dot.
     init?(_ host: String) {
         var text = Substring(host)
         if text.hasPrefix("["), text.hasSuffix("]") {

@@ -64,7 +64,7 @@ public final class Renewable<Value: Sendable>: Sendable {
     private func look(_ state: inout State, now: NIODeadline) {
         guard state.watch.canChange, now - state.lookedAt >= Self.interval else { return }
         state.lookedAt = now
-        // New contents count only when two reads in a row find the same.
+        // New contents count only when two reads in a row find the same contents.
         for _ in 0..<2 {
             switch state.watch.renew(make) {
             case .unchanged: break

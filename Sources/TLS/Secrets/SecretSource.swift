@@ -8,9 +8,9 @@ import Sockets
 public enum SecretSource: Sendable, Equatable {
     /// A file, such as one in a mounted secret. Its contents can change.
     case file(String)
-    /// Base64 text, such as the value of an environment variable; `name` identifies it in errors.
+    /// Base64 text, such as the value of an environment variable; `name` identifies the text in errors.
     case base64(String, name: String)
-    /// Raw bytes; `name` identifies them in errors.
+    /// Raw bytes; `name` identifies the bytes in errors.
     case bytes([UInt8], name: String)
 
     /// The maximum size of a secret in bytes, far beyond any certificate chain.
@@ -96,7 +96,7 @@ public enum SecretSource: Sendable, Equatable {
         return Unreadable(description: "cannot read \(path): \(String(cString: strerror(error))); \(advice)")
     }
 
-    /// Returns a warning if users other than its owner can read the file; nil otherwise. It is also nil if the file cannot be inspected,
+    /// Returns a warning if users other than its owner can read the file; nil otherwise. Also returns nil if the file cannot be inspected,
     /// because ``read(allowsPipe:)`` reports that.
     ///
     /// It is not an error, because Kubernetes by default mounts secrets with the owner root and mode 0644.

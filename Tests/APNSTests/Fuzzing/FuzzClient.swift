@@ -201,7 +201,7 @@ final class FuzzClient {
         guard !isFlooded else { return }
         var rest = Array(bytes)[...]
         while !rest.isEmpty {
-            // In memory of its own, so that AddressSanitizer detects reads beyond the piece, and after the call.
+            // The piece has memory of its own, so that AddressSanitizer detects reads beyond it, and after the call.
             let piece = UnsafeMutableRawBufferPointer.allocate(
                 byteCount: isSplit ? min(pieces, rest.count) : rest.count, alignment: 1)
             defer { piece.deallocate() }
@@ -312,7 +312,7 @@ final class FuzzClient {
             .state(
                 session.phase, complaint: session.complaint, openStreams: session.streams.openCount,
                 isFlooded: isFlooded))
-        // The list of slots in use: all of them, in the order of streams.
+        // The list contains all slots in use, in the order of their streams.
         var (index, previous, count) = (session.streams.slots.oldest, Int32(-1), 0)
         while index >= 0, count <= slots.count {
             let slot = session.streams.slots.pointer(index)
@@ -336,7 +336,7 @@ final class FuzzClient {
             session.streams.headers.decoder.table.size <= 4096
                 && session.writer.encoder.capacity <= 4096,
             "a table of HPACK's is larger than 4,096 bytes")
-        // A GOAWAY, PINGs and their answers, resets, and at most one WINDOW_UPDATE per half a window.
+        // The limit allows a GOAWAY, PINGs and their answers, resets, and one WINDOW_UPDATE per half a window.
         let limit =
             100 + 17 * (ControlFrames.maximumAnswers + pendingPings) + 2 * 13 * requests.count
             + 26 * (server.received[0] ?? 0) / 32_768

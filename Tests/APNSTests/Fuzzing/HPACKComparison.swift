@@ -11,7 +11,7 @@ final class HPACKComparison {
 
     enum Outcome: Equatable {
         case fields([Field])
-        /// Both refuse the block.
+        /// Both decoders refuse the block.
         case refused(HPACKViolation)
         /// Only our decoder refuses the block, because the block changes the table's size more than twice (RFC 7541 §4.2). nghttp2 accepts
         /// any number of changes.

@@ -121,7 +121,7 @@ struct FleetTokenTests {
         #expect(first.isDue(now: 1000) && second.isDue(now: 1002))
         let shared = try first.sign(now: 1000)
         #expect(first.adopt(shared, now: 1000))
-        // The second also made a candidate, but too late.
+        // The second source made a candidate too late.
         let late = try second.sign(now: 1002)
         #expect(try second.adopt(second.read(jwt: shared.jwt.utf8), now: 1002))
         #expect(try first.token(now: 1003) == shared)

@@ -30,7 +30,7 @@ struct BackoffTests {
             backoff.pause(failures: failures, requested: .seconds(requested), random: random)
         }
         #expect(pause(1, 30) == .milliseconds(30_000 + Int64(1000 * random)))
-        // The own pause is longer than the requested one.
+        // The computed pause is longer than the requested one.
         #expect(pause(6, 1) == backoff.pause(failures: 6, random: random))
     }
 }
