@@ -45,8 +45,7 @@ public final class BroadcastTarget: Sendable {
         path = ByteBuffer(string: "/4/broadcasts/apps/\(bundleID)")
     }
 
-    /// Returns true for 1 to 255 characters of either base64 alphabet. Apple documents no maximum length; 255 keeps the
-    /// header small.
+    /// Returns true for 1 to 255 characters of either base64 alphabet. Apple documents no maximum; 255 keeps the header small.
     static func isChannelID(_ text: some Collection<UInt8>) -> Bool {
         (1...255).contains(text.count)
             && text.allSatisfy { byte in

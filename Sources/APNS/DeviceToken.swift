@@ -49,8 +49,7 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// Characters that programs add to the hex digits when they print them. A text with such characters is rejected, because digits may be
-    /// missing.
+    /// Characters that programs add to the hex digits when they print them. A text with them is rejected: digits may be missing.
     public enum Decoration: String, Sendable {
         case separator = "a separator"
         case quote = "a quotation mark"

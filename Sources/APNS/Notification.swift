@@ -10,8 +10,7 @@ public struct Notification: Sendable {
     public var deviceToken: DeviceToken
     /// The JSON object to deliver, sent byte for byte.
     public var payload: ByteBuffer
-    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. The header is not sent if this is empty, and never for a
-    /// broadcast.
+    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. The header is not sent if this is empty, or for a broadcast.
     public var topic: ByteBuffer
     /// `apns-push-type`.
     public var pushType: PushType

@@ -97,8 +97,7 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     case connectionLost(String)
     /// The connection was lost while several requests were in flight. Each of them may be the cause.
     case lostWithOthers(String)
-    /// The server did not answer a PING that went with this request, the first one after idleness. A router or firewall had forgotten the
-    /// connection.
+    /// The server did not answer a PING with this first request after idleness, because a router or firewall had forgotten the connection.
     case stale(String)
     /// The connection was retired as unresponsive before the request could be written.
     case unresponsive

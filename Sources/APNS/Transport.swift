@@ -31,8 +31,7 @@ public protocol Transport: AnyObject {
     /// The number of connections that could not be made, or failed before an answer, by error code.
     var failureCounts: [String: Int] { get }
 
-    /// If the protocol does not acknowledge notifications, they count as accepted after this time; zero if the server answers each
-    /// notification.
+    /// The time after which notifications count as accepted, if the protocol does not acknowledge them; zero if each is answered.
     var confirmationTime: TimeAmount { get }
 
     /// Returns the number of notifications that can be submitted now; zero without a connection.

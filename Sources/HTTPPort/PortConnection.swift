@@ -4,8 +4,7 @@ import NIOCore
 package struct PortLimits: Sendable {
     /// Maximum concurrent connections; never more than an eighth of the process' limit of file descriptors.
     package var connections = 64
-    /// The maximum time until a request has arrived. It begins with the connection for the first request, and with the first byte for later
-    /// ones.
+    /// The maximum time until a request has arrived, from the start of the connection, or from the first byte of a later request.
     package var request = TimeAmount.seconds(10)
     /// The maximum time from an answer to the next request.
     package var idle = TimeAmount.minutes(2)

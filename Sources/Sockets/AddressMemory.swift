@@ -66,8 +66,7 @@ public final class AddressMemory: Sendable {
             ? nil : ChoosingResolver(self, on: eventLoop, using: resolver ?? SystemResolver(on: eventLoop))
         let first = attempt(choosing ?? resolver ?? SystemResolver(on: eventLoop))
         return first.assumeIsolated().flatMapError { [self] error in
-            // An address that refuses connections also counts as failed, because it is not better than an address that accepts them and
-            // then fails.
+            // An address that refuses connections also counts as failed: it is not better than one that accepts connections and then fails.
             for failure in (error as? NIOConnectionError)?.connectionErrors ?? [] { failed(failure.target) }
             guard choosing?.hasLeftOut == true else { return eventLoop.makeFailedFuture(error) }
             return attempt(resolver ?? SystemResolver(on: eventLoop))

@@ -19,8 +19,7 @@ public enum DescriptorOutput {
     private static let interval: Int32 = 50
 
     /// Writes bytes as fast as the reader takes them.
-    /// - Parameter waits: called while the reader takes nothing, about twenty times per second; returns `false` to give
-    ///   up.
+    /// - Parameter waits: called about twenty times per second while the reader takes nothing; returns `false` to give up.
     /// - Returns: the end, and the number of bytes that were written.
     public static func write(
         _ bytes: UnsafeRawBufferPointer, to descriptor: Int32, while waits: () -> Bool

@@ -11,8 +11,7 @@ import Sockets
 public struct ChannelClient: LoopBound {
     public let bundleID: BundleID
 
-    /// Connects to the channel management server, such as ``APNSEndpoint/productionChannels``. The dialer's ALPN protocols must include
-    /// `h2`.
+    /// Connects to the server, such as ``APNSEndpoint/productionChannels``. The dialer's ALPN protocols must include `h2`.
     private let dialer: Dialer
     private let providerTokens: [ProviderTokenSource]
     private let requestTimeout: TimeAmount

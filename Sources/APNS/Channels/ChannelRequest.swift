@@ -65,8 +65,7 @@ enum ChannelRequest: Equatable, Sendable {
         }
     }
 
-    /// Returns the IDs in the 200 response to a list. Anything that is not a channel ID is dropped, because the list is
-    /// printed.
+    /// Returns the IDs in the 200 response to a list. Anything that is not a channel ID is dropped, because the list is printed.
     static func channels(_ response: ControlHandler.Response) -> [String]? {
         decode(List.self, response)?.channels.filter { BroadcastTarget.isChannelID($0.utf8) }
     }

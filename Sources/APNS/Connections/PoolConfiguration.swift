@@ -13,8 +13,7 @@ public struct PoolConfiguration: Sendable {
     public var maximumConnections = 4
     /// A connection beyond the minimum is closed when it has been idle for this time.
     public var idleTimeout = TimeAmount.minutes(5)
-    /// The maximum age of a connection; `nil` for no limit. It is replaced up to a tenth earlier, so that a fleet does not reconnect all at
-    /// once.
+    /// The maximum age of a connection; `nil` for no limit. A connection lives up to a tenth less, so that a fleet reconnects gradually.
     public var maximumAge: TimeAmount?
     /// The pauses after failed attempts. Each lasts at least a tenth of its limit: otherwise a server that accepts and closes would
     /// sometimes be tried again at once.

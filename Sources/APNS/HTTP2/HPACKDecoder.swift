@@ -2,8 +2,7 @@
 ///
 /// It allocates no memory for a field, unless its Huffman-coded strings are longer than all before.
 struct HPACKDecoder: ~Copyable {
-    /// The maximum size in bytes as sent. A longer string would exceed ``HeaderBlock/maximumSize`` even if each code had 30 bits, the
-    /// maximum.
+    /// The maximum size in bytes as sent. A longer string exceeds ``HeaderBlock/maximumSize`` even if each code has 30 bits, the maximum.
     static let maximumStringSize = 64 * 1024
     /// A block begins with at most two sizes: the smallest one since the previous block, and the current one (§4.2).
     static let maximumSizeChanges = 2
@@ -20,8 +19,7 @@ struct HPACKDecoder: ~Copyable {
 
     /// Decodes the next field of a block.
     /// - Parameter input: the rest of the block, or of a part of it. The field is removed from it.
-    /// - Returns: the field, valid until the next call or until the input is freed; `nil` if the input has no complete
-    ///   field.
+    /// - Returns: the field, valid until the next call or until the input is freed; `nil` if the input has no complete field.
     mutating func next(_ input: inout UnsafeBufferPointer<UInt8>) throws(HPACKViolation) -> HPACKField? {
         while let start = input.baseAddress, !input.isEmpty {
             let first = start.pointee

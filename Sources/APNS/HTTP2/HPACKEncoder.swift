@@ -93,8 +93,7 @@ struct HPACKEncoder: ~Copyable {
     /// Writes a field of the static table (RFC 7541 §6.1).
     func writeStatic(_ index: UInt8, _ writer: inout ByteWriter) { writer.byte(0x80 | index) }
 
-    /// Writes a field whose value will repeat: as an index, or as a literal that is added to the table (RFC 7541 §6.1,
-    /// §6.2.1).
+    /// Writes a field whose value will repeat: as an index, or as a literal that is added to the table (RFC 7541 §6.1, §6.2.1).
     mutating func writeRepeated(_ name: HeaderName, _ value: UnsafeBufferPointer<UInt8>, _ writer: inout ByteWriter) {
         if let index = index(of: name, value) { return writer.integer(index, prefix: 7, pattern: 0x80) }
         // Adding the field would only empty the table (RFC 7541 §4.4).

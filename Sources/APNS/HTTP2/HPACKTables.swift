@@ -40,8 +40,7 @@ enum HPACKStaticTable {
 /// It is a ring of entries, and a ring of their bytes. The bytes of an entry are contiguous: if they do not fit at the end of the ring,
 /// they are at its beginning. That place is free, because the ring has twice the table's size, and the other entries occupy only its end.
 struct HPACKDynamicTable: ~Copyable {
-    /// The maximum size in bytes: the default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §6.5.2), which this client does not
-    /// change.
+    /// The maximum size in bytes: the default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §6.5.2), which this client keeps.
     static let maximumSize = 4096
     /// The bytes that each entry counts in addition to its name and value (RFC 7541 §4.1).
     static let overhead = 32

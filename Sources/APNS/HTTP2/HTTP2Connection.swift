@@ -49,8 +49,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
     private var isReading = false
     private var isClosing = false
 
-    /// The maximum number of bytes in one write. The next write waits until the channel is writable, because the channel's buffer has no
-    /// limit.
+    /// The maximum number of bytes in one write. The next write waits until the channel is writable: the channel's buffer has no limit.
     static let writeSize = 256 * 1024
 
     init(
@@ -407,8 +406,7 @@ struct ReadPacing {
     static let minimumInFlight = 64
     /// The shortest pause other than zero, and the longest.
     static let pauses = TimeAmount.microseconds(125)...TimeAmount.milliseconds(4)
-    /// A read should return at least one answer per this many requests in flight. The pause is then about a quarter of the time for an
-    /// answer.
+    /// A read should return at least one answer per this many requests in flight. So a pause is about a quarter of the time for an answer.
     private static let share = 4
 
     private(set) var pause = TimeAmount.zero

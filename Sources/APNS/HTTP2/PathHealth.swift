@@ -116,8 +116,7 @@ struct AnswerDrought {
     /// The state stays ``State/unanswered`` for this time after the last request. After that, other
     /// workers may already send successfully.
     static let currency = TimeAmount.seconds(15)
-    /// After ``currency``, the state stays ``State/unansweredLately`` for this time, so that pauses between attempts do not look like a
-    /// recovery.
+    /// After ``currency``, the state stays ``State/unansweredLately`` for this time, because a pause is not a recovery.
     static let memory = TimeAmount.minutes(10)
     private(set) var state = State.answered
     /// True if requests have been submitted since the last answer.

@@ -135,8 +135,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         let progress = Int(before - 1) + findings.confirmed.count
         for tag in findings.confirmed { owner?.connection(self, completed: tag, with: .confirmed) }
         if let named = findings.named { owner?.connection(self, completed: named.tag, with: .refused(named.status)) }
-        // A gateway that shuts down without having accepted anything must not count as progress: notifications would be resent to it
-        // forever.
+        // A gateway that shuts down without having accepted anything has made no progress: notifications would be resent to it forever.
         let made = findings.named != nil || progress > 0
         let discarded = RequestResult.notProcessed(made ? .discarded : .goingAway(reason: packet.status.name))
         for tag in findings.discarded { owner?.connection(self, completed: tag, with: discarded) }
@@ -181,8 +180,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
 
     // MARK: Time
 
-    /// Confirms notifications that are old enough, and closes a dead or drained connection. Call this several times per
-    /// second.
+    /// Confirms notifications that are old enough, and closes a dead or drained connection. Call this several times per second.
     func check(now: NIODeadline) {
         guard let context, state.phase != .connecting, state.phase != .closed else { return }
         // If the kernel does not report acknowledgements, everything written counts as acknowledged.

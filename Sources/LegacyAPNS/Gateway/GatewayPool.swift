@@ -46,8 +46,7 @@ public final class GatewayPool: PooledTransport {
     private static let longestConfirmation = TimeAmount.minutes(10)
     /// From this number of ``hangUps`` on, the certificate is the likely cause.
     private static let patience = 3
-    /// The maximum number of notifications on a connection of ``Isolation/withFew``. If one of them ends the connection, each is resent
-    /// alone.
+    /// The maximum number of notifications on a connection of ``Isolation/withFew``. If one ends the connection, each is resent alone.
     private static let few = 16
 
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
@@ -69,8 +68,7 @@ public final class GatewayPool: PooledTransport {
         var capacity = 0
         for connection in connections.all { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
         guard hangUps > 0 else { return capacity }
-        // Until a notification is accepted, only one is sent at a time, because anything sent may be lost. The isolated pools send few
-        // anyway.
+        // Until a notification is accepted, only one is sent at a time, because anything sent may be lost. Isolated pools send few anyway.
         return min(capacity, connections.all.contains { $0.state.window.count > 0 } ? 0 : 1)
     }
 

@@ -28,8 +28,7 @@ struct ServerDiscoveryState {
     /// The time until another deployment is accepted, if it answers at an address of the known one.
     static let patience: TimeAmount = .seconds(60)
 
-    /// The seeds in the order of asking: the last one that worked, the seeds that it named, and the seeds of the URL, which can be out of
-    /// date.
+    /// The seeds in the order of asking: the last one that worked, the seeds that it named, and the URL's seeds, which can be outdated.
     private(set) var seeds: [RedisLocation]
     private let configuredSeeds: [RedisLocation]
     private let fixed: RedisLocation?

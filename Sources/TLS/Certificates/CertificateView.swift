@@ -138,8 +138,7 @@ enum CertificateChain {
 
     /// Puts a chain in order: a certificate, its issuer, the issuer's issuer, and so on.
     ///
-    /// Certificates outside the chain are freed. A Keychain export may contain certificates of other identities, which must not be sent to
-    /// a server.
+    /// Certificates outside the chain are freed: a Keychain export may contain other identities' certificates, which must not be sent.
     static func ordered(from leaf: OpaquePointer, among others: [OpaquePointer]) -> [OpaquePointer] {
         defer { ERR_clear_error() }
         var chain = [leaf]

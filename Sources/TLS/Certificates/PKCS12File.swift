@@ -24,8 +24,7 @@ struct PKCS12File {
     }
 
     /// Returns the chain, beginning with the own certificate, and the key. The caller owns them.
-    /// - Parameter passphrase: files distinguish an empty passphrase from none, but people do not. So for nil and for an empty text, both
-    ///   are tried.
+    /// - Parameter passphrase: files distinguish an empty passphrase from none, but people do not. So for nil and "", both are tried.
     /// - Throws: `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`, `legacyProviderMissing`.
     func identity(passphrase: String?) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {
         let contents = try LegacyAlgorithms.read(

@@ -61,8 +61,7 @@ struct FuzzInput {
 
     let server: ArraySlice<UInt8>
     let program: [Step]
-    /// True if the conversation begins with the server's SETTINGS and six requests, so that the input need not contain
-    /// them.
+    /// True if the conversation begins with the server's SETTINGS and six requests, which the input then does not contain.
     let isOpened: Bool
     /// True if the session soon runs out of stream identifiers.
     let isLast: Bool
