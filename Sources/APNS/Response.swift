@@ -118,9 +118,10 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .timedOut: "no answer in time"
         case .connectionLost(let why), .lostWithOthers(let why), .stale(let why): "the connection was lost: \(why)"
         case .unresponsive: "the connection was retired before the request could be written"
-        case .noOtherConnection: "no answer in time on any of the connections; another is opened"
-        case .discarded: "the gateway dropped it, because an earlier notification was invalid"
-        case .hungUp: "the gateway drops connections when something is sent"
+        case .noOtherConnection:
+            "the request got no answer in time on any free connection; another connection is opened"
+        case .discarded: "the gateway dropped the notification, because an earlier one was invalid"
+        case .hungUp: "the gateway closes each connection when a notification is sent"
         }
     }
 

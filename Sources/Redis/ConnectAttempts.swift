@@ -129,7 +129,7 @@ struct RedisClientLog {
     /// Logs that a different deployment now answers at the known addresses.
     func otherDeployment() {
         logger.error(
-            "Redis is another deployment than before, at an address of the old one, which has not answered for a minute",
+            "another deployment of Redis has replaced the known one, which has not answered for a minute",
             metadata: ["event": "redis_other_deployment", "redis": "\(topology)"])
     }
 }

@@ -328,7 +328,7 @@ public final class RedisClient: RedisSender, LoopBound, @unchecked Sendable {
         guard route.retire(link, keepsCommands: keepsCommands) else { return }
         link.retire(
             within: Self.retirementTime,
-            reason: "switching to another server, and the last answers did not arrive in time")
+            reason: "this process switches to another server, and the last answers did not arrive in time")
         tryAgain(because: error)
         endRetirement(link)
     }

@@ -57,7 +57,9 @@ public enum DescriptorLimit {
         case EMFILE:
             let limit = current.map { " of its \($0)" } ?? ""
             return "this process has no file descriptor\(limit) left; \(remedy)"
-        case ENFILE: return "this machine has no file descriptor left; raise fs.file-max, or find what holds them"
+        case ENFILE:
+            return
+                "this machine has no file descriptor left; raise fs.file-max, or find the process that holds too many"
         default: return nil
         }
     }

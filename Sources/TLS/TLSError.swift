@@ -70,7 +70,7 @@ extension TLSError: CustomStringConvertible {
         switch kind {
         case .certificateExpired(let certificate, let since):
             "the \(side)'s certificate (\(certificate)) expired\(since.map { " on " + utcTime($0) } ?? ""). "
-                + "Renew it there, or correct this machine's clock if that is wrong."
+                + "Renew it on the \(side), or correct this machine's clock."
         case .certificateNotYetValid(let certificate, let until):
             "the \(side)'s certificate (\(certificate)) is not valid before "
                 + "\(until.map(utcTime) ?? "a later date"). Correct this machine's clock, or replace the certificate."
@@ -79,11 +79,11 @@ extension TLSError: CustomStringConvertible {
                 + "it: name its CA file, or install the system's CA certificates (package ca-certificates)."
         case .hostNameMismatch(let names):
             "the certificate is for \(list(names)), not for \(host.map(printable) ?? "this host"). "
-                + "Connect by a name the certificate carries, or give the server a certificate for this one."
+                + "Connect by a name in the certificate, or give the server a certificate for that host."
         case .certificateRejected(let certificate, let reason):
-            "the \(side)'s certificate (\(certificate)) was rejected: \(reason). Replace it there."
+            "the \(side)'s certificate (\(certificate)) was rejected: \(reason). Replace it on the \(side)."
         case .peerCertificateMissing:
-            "the client sent no certificate, and one is required. Configure a client certificate there."
+            "the client sent no certificate, and one is required. Configure a certificate on the client."
         case .alert(let alert):
             "the \(side) ended the connection with the alert \(alert). \(alert.advice)"
         case .handshakeFailed(let reason):
@@ -102,10 +102,10 @@ extension TLSError: CustomStringConvertible {
             "\(source) is not a readable PKCS#12 file: \(reason). It may be damaged or cut off; export it again."
         case .notRecognised(let source):
             "\(source) is neither PEM (text with -----BEGIN …-----) nor a PKCS#12 file (.p12). Export the "
-                + "certificate with its key as one of them."
+                + "certificate with its key in one of these formats."
         case .identityIncomplete(let source, let missing):
             "\(source) does not contain a \(missing). Export the certificate together with its private key; a .cer file of "
-                + "Apple's developer site has none."
+                + "Apple's developer site contains no private key."
         case .legacyProviderMissing(let source):
             "\(source) is encrypted with an algorithm that OpenSSL keeps in its legacy provider, which is not "
                 + "installed. Install it (it comes with Debian's package libssl3, from Debian 13 on with "
@@ -148,7 +148,7 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
     var advice: String {
         switch code {
         case 42...46, 48, 49, 116:
-            "It does not accept this side's certificate: check that one is configured, valid and meant for that peer."
+            "It does not accept this side's certificate: check that a certificate is configured, valid and meant for that peer."
         case 70: "It speaks none of the TLS versions allowed here (1.2 and later)."
         case 40, 71: "It shares no cipher, key or parameters with this side, or requires a client certificate."
         case 112: "It does not know the requested host name: check the name."

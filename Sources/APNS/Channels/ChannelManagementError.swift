@@ -32,7 +32,7 @@ extension ChannelManagementError.Refusal {
     var advice: String {
         switch response.reason {
         case .channelNotRegistered: "there is no such channel of this app in this environment"
-        case .badChannelID: "this is not the ID of a channel; copy it completely"
+        case .badChannelID: "this is not the ID of a channel; copy the whole ID"
         case .cannotCreateChannelConfig:
             "the app has reached its maximum number of channels; delete unused ones"
         case .featureNotEnabled, .broadcastFeatureNotEnabled:

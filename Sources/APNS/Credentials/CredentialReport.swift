@@ -67,7 +67,7 @@ public struct CredentialReport: Sendable, Equatable {
                 Finding(
                     severity: .warning,
                     sentence:
-                        "\(name(certificate)) has no topic, unlike Apple's push certificates; check that it is one"
+                        "\(name(certificate)) has no topic; Apple's push certificates have topics, so check that it is one of them"
                 )
             ]
         }

@@ -23,7 +23,7 @@ public final class SigningKey: @unchecked Sendable {
             switch self {
             case .empty: "empty; an APNs key is the AuthKey_….p8 file that Apple's developer site offers once"
             case .certificate:
-                "a certificate, not a signing key; use the AuthKey_….p8 file, or configure the certificate as such"
+                "a certificate, not a signing key; use the AuthKey_….p8 file, or set the certificate instead of a key"
             case .publicKey: "a public key; signing needs the private one, the AuthKey_….p8 file"
             case .encrypted(passphraseGiven: true): "encrypted with another passphrase; set the right one"
             case .encrypted(passphraseGiven: false): "encrypted; set its passphrase"

@@ -203,7 +203,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         // The router or firewall that forgot this connection has also forgotten the connections that were idle for as long.
         let now = eventLoop.now
         for other in connections.all where other !== connection && other.state.isIdle(now: now) {
-            other.retire(reason: "another idle one was stale")
+            other.retire(reason: "another idle connection was stale")
         }
         connections.open(now: now)
     }

@@ -9,7 +9,7 @@ enum HPACKViolation: String, Error {
     /// §5.2
     case endOfString = "a string contains the end-of-string symbol"
     /// §4.2, §6.3
-    case tableSize = "a change of the table's size is too large, or not at the beginning"
+    case tableSize = "a change of the table's size is too large, or not at the beginning of a header block"
     case truncated = "the last field is incomplete"
 }
 

@@ -183,7 +183,7 @@ struct HTTP2Streams: ~Copyable {
         var fragment = try header.content(of: payload, fields: hasPriority ? 5 : 0)
         if hasPriority {
             guard fragment.count >= 5 else {
-                throw .connection(.frameSizeError, "it sent HEADERS without their priority")
+                throw .connection(.frameSizeError, "it sent HEADERS with the priority flag, but without a priority")
             }
             fragment = UnsafeBufferPointer(rebasing: fragment[5...])
         }

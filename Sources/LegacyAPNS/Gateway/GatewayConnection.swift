@@ -139,7 +139,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
         let made = findings.named != nil || progress > 0
         let discarded = RequestResult.notProcessed(made ? .discarded : .goingAway(reason: packet.status.name))
         for tag in findings.discarded { owner?.connection(self, completed: tag, with: discarded) }
-        let why = "the error packet names nothing that was sent"
+        let why = "the error packet names no notification that was sent"
         let failure = findings.uncertain.count > 1 ? RequestFailure.lostWithOthers(why) : .connectionLost(why)
         for tag in findings.uncertain { owner?.connection(self, completed: tag, with: .uncertain(failure)) }
         self.failure =

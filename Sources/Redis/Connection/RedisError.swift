@@ -30,13 +30,13 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
         case "LOADING": "wait until Redis has loaded its data"
         case "BUSY": "end the script that keeps Redis busy: SCRIPT KILL"
         case "MASTERDOWN", "CLUSTERDOWN": "bring the masters back"
-        case "NOPERM": "allow it to the Redis user: docs/redis.md lists the commands and keys"
+        case "NOPERM": "give the Redis user this permission: docs/redis.md lists the commands and keys"
         case "DENIED": "Redis is in protected mode: set a password, or bind it to an address that only its users reach"
         case "WRONGTYPE": "rename or delete that key"
         case _ where isRefusedAtAccept: "raise maxclients, or end clients that are not used; CLIENT LIST names them"
         case _ where message.contains("cluster is down"): "bring the masters back"
         case _ where message.lowercased().contains("unknown command") || message.contains("Unknown Redis command"):
-            "let Redis have EVAL, EVALSHA, TIME and the other commands of docs/redis.md under their own names"
+            "enable EVAL, EVALSHA, TIME and the other commands of docs/redis.md, under their own names"
         default: nil
         }
     }
@@ -115,7 +115,7 @@ public enum RedisError: RedisFailure, Sendable, Equatable {
                 } ?? error.message)
         case .protocolViolation(let address, let reason):
             "the server at \(address) broke the Redis protocol (\(reason)): "
-                + "check that it is a Redis server, and redis:// against rediss:// (TLS)"
+                + "check that it is a Redis server, and that the URL has the right scheme: redis://, or rediss:// for TLS"
         case .authentication(let address, let reply, let source):
             "Redis at \(address) refused the login: \(reply.message): check \(source) and the server's ACL"
         case .connect(let address, let reason):

@@ -121,12 +121,12 @@ struct ServerDiscoveryState {
         if !known.isEmpty, !answer.identity.isEmpty, known.isDisjoint(with: answer.identity) {
             let reason = "it belongs to another deployment of Redis than the one that was connected before"
             guard deployment.addresses.contains(seed) else {
-                return reason + "; remove it from the Redis URL, or restart the process"
+                return reason + "; remove this address from the Redis URL, or restart the process"
             }
             let since = replacedSince ?? now
             replacedSince = since
             guard now - since >= Self.patience else {
-                return "\(reason); waiting \(Self.patience.nanoseconds / 1_000_000_000) s for that one"
+                return "\(reason); waiting \(Self.patience.nanoseconds / 1_000_000_000) s for the previous one"
             }
             deployment.addresses = []
             isReplaced = true

@@ -68,7 +68,8 @@ public enum SecretSource: Sendable, Equatable {
         case S_IFDIR:
             throw Unreadable(description: "\(PathText.shown(path)) is a directory; use the path of the file in it")
         default:
-            throw Unreadable(description: "\(PathText.shown(path)) is not a regular file; use the path of one")
+            throw Unreadable(
+                description: "\(PathText.shown(path)) is not a regular file; use the path of a regular file")
         }
         var bytes: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 16_384)

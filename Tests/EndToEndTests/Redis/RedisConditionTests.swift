@@ -37,7 +37,7 @@ extension EndToEnd {
             arguments: [["EVAL", "EVALSHA"], ["TIME"]])
         func renamed(commands: [String]) async throws {
             let redis = try RedisServer(file: commands.map { "rename-command \($0) \"\"" })
-            let advice = "let Redis have EVAL, EVALSHA, TIME and the other commands"
+            let advice = "enable EVAL, EVALSHA, TIME and the other commands"
             let page = try await apnsWorker(redis.url, "status", "--queue", "default").output.replacing(
                 "\n    ", with: " ")
             #expect(page.contains("workers have the same problem; \(advice)"), "\(page)")
