@@ -17,7 +17,7 @@ public final class BroadcastTarget: Sendable {
         case channelID
         case topic(BundleID.Invalid)
 
-        /// The reason that APNs would have returned.
+        /// The reason that APNs would return for the invalid value.
         public var reason: APNSReason {
             switch self {
             case .channelID: .badChannelID

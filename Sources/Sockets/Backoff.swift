@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The pauses between attempts: exponential and random, so that a fleet does not try again in step.
+/// The pauses between attempts: exponential and random, so that workers do not try again at the same time.
 public struct Backoff: Sendable, Equatable {
     /// The upper limit of the first pause. It doubles with each further failure.
     public var first: TimeAmount
@@ -32,7 +32,7 @@ public struct Backoff: Sendable, Equatable {
 
     /// Returns the pause after a number of consecutive failures, and after a request to wait, such as `Retry-After`.
     /// - Parameters:
-    ///   - requested: the minimum. A random part of ``first`` is added, so that a fleet does not return in step.
+    ///   - requested: the minimum. A random part of ``first`` is added, so that workers do not return at the same time.
     ///   - random: from 0 to 1, evenly distributed.
     public func pause(failures: Int, requested: TimeAmount, random: Double) -> TimeAmount {
         let spread = Int64(Double(first.nanoseconds) * min(max(random, 0), 1))

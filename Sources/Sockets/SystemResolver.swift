@@ -26,7 +26,7 @@ public final class SystemResolver: Resolver, LoopBound {
     private static let lookups = NIOLockedValueBox(Lookups())
 
     private let eventLoop: any EventLoop
-    /// `nil` before the first query: the system answers for IPv4 and IPv6 at once.
+    /// The lookup for IPv4 and IPv6, which the system answers at once; `nil` before the first query.
     private let lookup = NIOLockedValueBox<Lookup?>(nil)
 
     public init(on eventLoop: any EventLoop) { self.eventLoop = eventLoop }
@@ -114,7 +114,7 @@ private final class Lookup: LoopBound {
         v4.completeWith(answer.map(\.v4))
     }
 
-    /// Asks the system, and waits for it.
+    /// Asks the system's resolver, and waits for its answer.
     func ask() -> Result<(v4: [SocketAddress], v6: [SocketAddress]), any Error> {
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)

@@ -168,7 +168,7 @@ struct ReplacementTests {
             #expect(connecting == (1, 0, false, false))
             try await expect(client.send(), .delivered)
             try await client.check(start)
-            // A minute later, so that the last request is not recent.
+            // Replaces a minute later, so that the last request is not recent.
             _ = try await client.ask { $0.replaceConnections(reason: "test", now: .now() + .minutes(1)) }
             try await eventually("the end") { peer.seen.withLockedValue(\.ended) == 1 }
             var expected = PoolStatistics()

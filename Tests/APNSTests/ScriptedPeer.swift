@@ -136,7 +136,7 @@ final class PeerConnection: ChannelInboundHandler {
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenSuccess {
             self.seen.withLockedValue { $0.flooded += bytes.count }
-            // Not synchronously, because the write may complete at once, a thousand times in a row.
+            // Runs later, because the write may complete at once, a thousand times in a row.
             context.eventLoop.assumeIsolated().execute { self.flood(bytes) }
         }
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: sent)

@@ -221,8 +221,8 @@ public final class PoolConnections<Owner: PooledTransport> {
         }
     }
 
-    /// Starts the protocol on a channel whose TCP connection is established. Not earlier: several addresses of a host may be tried, each on
-    /// its own channel, and only one succeeds.
+    /// Starts the protocol on a channel whose TCP connection is established. It cannot start earlier: several addresses of a host may be
+    /// tried, each on its own channel, and only one succeeds.
     private func adopt(_ connection: Connection, on channel: any Channel, _ dialer: Dialer) {
         connection.membership.address = channel.remoteAddress
         all.append(connection)
@@ -432,7 +432,7 @@ public final class PoolConnections<Owner: PooledTransport> {
         for connection in all { connection.close(APNSConnectionError.shutdown(configuration.endpoint)) }
     }
 
-    /// Reports the end of the pool if everything has closed.
+    /// Completes ``close()`` if all connections have closed.
     public func finishClosing() {
         guard let closing, all.isEmpty, state.connecting == 0, let owner, owner.isolated.isEmpty else { return }
         owner.closed()

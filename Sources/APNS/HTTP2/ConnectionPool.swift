@@ -12,7 +12,7 @@ public final class ConnectionPool: PooledTransport {
     public var delegate: (any TransportDelegate)? { didSet { for pool in isolated { pool.delegate = delegate } } }
     /// The state of the answers to the pool's requests.
     var answerState: AnswerDrought.State {
-        // `lastFailure` is then about a newer problem: the server can no longer be reached.
+        // `lastFailure` is about a newer problem: the server can no longer be reached.
         health.state == .unanswered && connections.state.usable == 0 && !connections.isFailureOfAnswers
             ? .unansweredLately : health.state
     }
@@ -320,7 +320,7 @@ extension ConnectionPool {
         if let best { return submit(notification, tag: tag, on: best) }
         guard let excluded else { return false }
         openAnother(than: excluded)
-        // Not synchronously, because the caller has not finished the submission.
+        // Runs later, because the caller has not finished the submission.
         if toGiveBack.isEmpty { eventLoop.assumeIsolated().execute { self.giveBack() } }
         toGiveBack.append(tag)
         return true

@@ -34,8 +34,8 @@ enum HeaderName: UInt8, CaseIterable {
 /// An encoder of header blocks (RFC 7541).
 ///
 /// Values that repeat are added to the dynamic table, so that one byte represents them afterwards. Values that change with each
-/// notification would only evict these, so they are not added. Nor are secrets. Nothing is Huffman-coded: that would cost more than the
-/// bytes it saves.
+/// notification are not added, because they would only evict repeated values. Secrets are not added. Nothing is Huffman-coded, because
+/// the code would cost more than the saved bytes.
 ///
 /// Source: Apple, "Sending notification requests to APNs". It asks not to index `:path` and `authorization`, and to index `apns-id`,
 /// `apns-expiration` and `apns-collapse-id` only the first time, for their names.
@@ -181,7 +181,7 @@ struct HPACKEncoder: ~Copyable {
         if known == 0 { writer.string(name.text.bytes) }
     }
 
-    /// Returns an entry's index: the newest has the first one after the static table (RFC 7541 §2.3.3).
+    /// Returns an entry's index: the newest entry has the first index after the static table (RFC 7541 §2.3.3).
     private func index(ofNumber number: Int) -> Int { HPACKStaticTable.count + evicted + entries.count - number }
 
     private func index(of name: HeaderName, _ value: UnsafeBufferPointer<UInt8>) -> Int? {

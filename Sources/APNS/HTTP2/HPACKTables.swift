@@ -94,7 +94,7 @@ struct HPACKDynamicTable: ~Copyable {
         guard length + Self.overhead <= capacity else { return field }
         if nextByte + length > Self.room { nextByte = 0 }
         let start = bytes + nextByte
-        // The name first: it may be in the memory that the value will overwrite.
+        // Copies the name first, because it may be in the memory that the value will overwrite.
         if let name = field.name.baseAddress { start.update(from: name, count: field.name.count) }
         if let value = field.value.baseAddress {
             (start + field.name.count).update(from: value, count: field.value.count)

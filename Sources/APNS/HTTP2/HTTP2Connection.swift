@@ -126,7 +126,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
             session.cancel(index, because: .timedOut)
             index = session.streams.slots.pointer(index).pointee.next
         }
-        // The streams end when their resets are written. Until then an answer counts.
+        // A cancelled stream ends when its reset is written. Until then, its answer counts.
         if session.streams.slots.oldest != index { flush() }
         switch state.check(now: now) {
         case .nothing: break
@@ -208,7 +208,7 @@ public final class HTTP2Connection: ChannelDuplexHandler {
         let isWritable = context.channel.isWritable
         state.writability(isWritable, now: context.eventLoop.now)
         if isWritable {
-            // Not synchronously, because this may have been called by our own write.
+            // Runs later, because this may have been called by our own write.
             context.eventLoop.assumeIsolated().execute {
                 self.owner?.connectionChanged(self)
                 self.flush()
@@ -373,7 +373,7 @@ extension HTTP2Connection {
         state.closed()
         owner?.connectionClosed(self, error: error)
         owner = nil
-        // Frees half a megabyte that would otherwise be kept until the peer closes. Not synchronously, because a method of the session may
+        // Frees half a megabyte that would otherwise be kept until the peer closes. Runs later, because a method of the session may
         // be on the stack.
         context?.eventLoop.assumeIsolated().execute { self.session.release() }
     }

@@ -143,7 +143,7 @@ struct HTTP2ConnectionState {
 
     mutating func drain(reason: String?) {
         guard phase != .closed else { return }
-        // Keeps the server's reason.
+        // A drain without a reason keeps the server's reason.
         if case .draining(.some) = phase, reason == nil { return }
         phase = .draining(reason: reason)
     }
@@ -264,7 +264,7 @@ struct FloodGauge {
 
     mutating func requestEnded() { level = max(0, level - Self.answer) }
 
-    /// Lets the bucket leak. Call this periodically.
+    /// Empties the bucket by the time that has passed. Call this periodically.
     mutating func check(now: NIODeadline) {
         // The first call only starts the clock.
         defer { leakedAt = now }

@@ -7,7 +7,7 @@ struct RequestSlot {
     var stream: Int32 = 0
     /// The index of the request's authorization in the session's list; -1 for none.
     var authorization = -1
-    /// Read when the frames are written, not when the request is submitted.
+    /// The notification, which is read when the frames are written, not when the request is submitted.
     var notification: Notification?
     /// True if HEADERS have been written.
     var isOpen = false

@@ -152,7 +152,7 @@ public final class GatewayConnection: ChannelInboundHandler, PooledConnection {
     public func channelWritabilityChanged(context: ChannelHandlerContext) {
         state.writability(context.channel.isWritable)
         if context.channel.isWritable {
-            // Not synchronously, because this may have been called by our own write.
+            // Runs later, because this may have been called by our own write.
             context.eventLoop.assumeIsolated().execute { self.owner?.connectionChanged(self) }
         }
         context.fireChannelWritabilityChanged()

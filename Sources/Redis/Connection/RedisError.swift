@@ -41,7 +41,7 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
         }
     }
 
-    /// Removes the position in the script that Redis 7 and later append, which is useless without the script's text:
+    /// Removes the digest and the line of the script, which Redis 7 and later append:
     /// ` script: <40 hex digits>, on @user_script:242.`, in Valkey 9 without the digest.
     private static func withoutPlace(_ text: Substring) -> Substring {
         guard let start = text.ranges(of: " script: ").last else { return text }

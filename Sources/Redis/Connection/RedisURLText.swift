@@ -22,7 +22,7 @@ enum RedisURLText {
         _ authority: Substring, passwordFile: String?
     ) throws(RedisURLError) -> (access: RedisAccess, server: Substring) {
         var access = RedisAccess(passwordFile: passwordFile)
-        // The last @, so that a password can contain one.
+        // Splits at the last @, so that a password can contain @.
         guard let at = authority.lastIndex(of: "@") else { return (access, authority) }
         let server = authority[authority.index(after: at)...]
         if let (user, password) = authority[..<at].splitOnce(at: ":") {

@@ -229,7 +229,7 @@ final class ServerLink: LoopBound, @unchecked Sendable {
     let location: RedisLocation
     /// The user's unanswered commands; counted by the user.
     var pendingCount = 0
-    /// Called once when the connection ends, before the unanswered commands fail; not after `release`.
+    /// Called once when the connection ends, before the unanswered commands fail. Not called after `release`.
     var onClose: ((RedisError) -> Void)?
     private var retirement: Scheduled<Void>?
     private var node: SharedConnection?

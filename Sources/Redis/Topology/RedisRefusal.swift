@@ -46,7 +46,7 @@ struct Redirection: Equatable {
     init?(_ error: RedisServerError, sender: RedisLocation) {
         let words = error.message.split(separator: " ")
         guard words.count >= 3, let slot = Int(words[1]), (0..<RedisHashSlot.count).contains(slot),
-            // The last colon: an IPv6 address has no brackets here.
+            // Splits at the last colon: an IPv6 address has no brackets here.
             let colon = words[2].lastIndex(of: ":"),
             let location = RedisLocation(
                 announced: String(words[2][..<colon]), port: Int(words[2][words[2].index(after: colon)...]),

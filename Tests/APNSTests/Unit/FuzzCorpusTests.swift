@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 enum FuzzCorpus {
-    /// Returns the inputs of a corpus of `scripts/fuzz`. Each line is one in base64.
+    /// Returns the inputs of a corpus of `scripts/fuzz`. Each line is an input in base64.
     static func read(_ name: String) throws -> [[UInt8]] {
         let file = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../Fuzzing/\(name).corpus")
         return try String(contentsOf: file, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false)

@@ -192,7 +192,7 @@ struct HTTP2ReferenceTests {
                 return
             }
         }
-        // Most of them are equal to the end.
+        // In most conversations, both clients are equal to the end.
         #expect(equal > seeds / 2 && seen.count >= 3, "\(equal) \(seen)")
     }
 }

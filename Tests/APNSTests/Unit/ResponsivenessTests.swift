@@ -157,7 +157,7 @@ struct AnswerDroughtTests {
         var other = state
         look(&other, from: 600, to: 607, inFlight: 0)
         #expect(other.state == .answered && !other.isPending)
-        // The next drought begins at once.
+        // The next unanswered request begins a drought at once.
         look(&state, from: 600, to: 600.1, inFlight: 1, submitted: 1)
         #expect(state.state == .unanswered)
     }
