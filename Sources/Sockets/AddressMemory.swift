@@ -60,7 +60,7 @@ public final class AddressMemory: Sendable {
         on eventLoop: any EventLoop, using resolver: (any Resolver & Sendable)? = nil,
         _ attempt: @escaping (any Resolver & Sendable) -> EventLoopFuture<Connected>
     ) -> EventLoopFuture<Connected> {
-        // The choice needs the answers for both IPv4 and IPv6. So while no address has failed, it is not made.
+        // The choice waits for the answers for both IPv4 and IPv6, so it is skipped while no address has failed.
         let choosing =
             failures.withLockedValue(\.isEmpty)
             ? nil : ChoosingResolver(self, on: eventLoop, using: resolver ?? SystemResolver(on: eventLoop))

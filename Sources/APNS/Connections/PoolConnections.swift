@@ -296,7 +296,7 @@ public final class PoolConnections<Owner: PooledTransport> {
         return idlest
     }
 
-    /// Marks all present connections, and those being made, as outdated.
+    /// Marks all present connections, and all that are being made, as outdated.
     public func outdate() { generation += 1 }
 
     // MARK: Events

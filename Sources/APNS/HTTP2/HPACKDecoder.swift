@@ -35,7 +35,7 @@ struct HPACKDecoder: ~Copyable {
                 input = reader.rest
                 continue
             } else {
-                // §6.2: a literal, which is added to the table or not.
+                // §6.2: a literal, which may be added to the table.
                 let isAdded = first & 0x40 != 0
                 guard let literal = try literal(&reader, prefix: isAdded ? 6 : 4) else { return nil }
                 field = isAdded ? table.add(literal) : literal

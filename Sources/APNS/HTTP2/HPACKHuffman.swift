@@ -46,9 +46,9 @@ struct HPACKHuffman: @unchecked Sendable {
         var place: Int
     }
 
-    /// The index is the next ``window`` bits, inverted.
+    /// The prefixes, by the next ``window`` bits, inverted.
     private let prefixes: UnsafeMutablePointer<Prefix>
-    /// The index is the length of the codes.
+    /// The groups, by the length of their codes.
     private let groups: UnsafeMutablePointer<Group>
     /// All symbols, in the order of their codes.
     private let symbols: UnsafeMutablePointer<UInt16>

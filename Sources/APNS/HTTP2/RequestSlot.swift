@@ -30,7 +30,7 @@ struct RequestSlot {
     var uniqueID: APNSID?
     /// The size of the response's header fields so far, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
     var headerSize: Int32 = 0
-    /// The size of the response's body so far, in bytes; and the bytes of DATA since the last WINDOW_UPDATE.
+    /// The bytes of the response's body so far, and the bytes of DATA since the last WINDOW_UPDATE.
     var bodySize: Int64 = 0
     var unacknowledged = 0
     /// The part of the response's body that is kept.

@@ -26,7 +26,7 @@ struct Route<Link: AnyObject> {
     private struct Kept {
         /// The commands that the old node has redirected.
         var sentAway: [RedisRequest] = []
-        /// The commands that arrived in the meantime.
+        /// The new commands, which arrived while there was no server.
         var arrived: [RedisRequest] = []
     }
 

@@ -57,7 +57,7 @@ public struct TLSIdentity: Sendable {
             let (chain, key) = try PKCS12File(bytes: file.bytes, source: source).identity(passphrase: passphrase)
             self.init(KeyPair(chain: chain, privateKey: key))
         } else {
-            // All DER begins with the tag of a SEQUENCE.
+            // DER begins with the tag of a SEQUENCE. So the file may be a damaged PKCS#12 file.
             throw TLSError(
                 file.bytes.first == 0x30
                     ? .notPKCS12(source: source, reason: "its outer structure is malformed")
@@ -97,7 +97,7 @@ public struct TLSIdentity: Sendable {
 
 /// Keeps the certificates and the key alive.
 ///
-/// Unchecked because of the pointers; safe because they are set once. OpenSSL only reads the objects, or adds a
+/// Unchecked because of the pointers; safe because the pointers are set once. OpenSSL only reads the objects, or adds a
 /// reference, which is atomic.
 final class KeyPair: @unchecked Sendable {
     private let chain: [OpaquePointer]
