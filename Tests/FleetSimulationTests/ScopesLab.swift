@@ -49,8 +49,8 @@ struct ScopesLab {
     var end: Int64 = 120_000
     var retriesLeft = 0
 
-    func run(_ arrivals: [Arrival]) -> Outcome {
-        var random = SeededGenerator(seed: 1)
+    func run(_ arrivals: [Arrival], seed: UInt64 = 1) -> Outcome {
+        var random = SeededGenerator(seed: seed)
         let scopes = Scopes()
         let app = scopes.add(.app, now: 0).id
         let endpoint = scopes.add(.endpoint, now: 0).id
@@ -168,9 +168,9 @@ struct ScopesLab {
 
     /// Arrivals at random times, like real ones.
     static func steady(
-        _ perSecond: Double, until: Int64, isBad: Bool = false, since: Int64 = 0, group: String = ""
+        _ perSecond: Double, until: Int64, isBad: Bool = false, since: Int64 = 0, group: String = "", seed: UInt64 = 0
     ) -> [Arrival] {
-        var random = SeededGenerator(seed: UInt64(perSecond * 1000) + (isBad ? 1 : 0) + 7)
+        var random = SeededGenerator(seed: seed << 32 + UInt64(perSecond * 1000) + (isBad ? 1 : 0) + 7)
         var time = Double(since)
         var arrivals: [Arrival] = []
         while true {
