@@ -1,3 +1,4 @@
+import LegacyAPNS
 import PrintableText
 
 /// A device token in the simulator's memory. The first 32 bytes are four words. The rest is an array, which is empty for the tokens that
@@ -151,4 +152,18 @@ private enum Hexadecimal {
         }
         return word
     }
+}
+
+extension SimulatedToken {
+    static let feedbackForm =
+        "\(minimumDigits) to \(GatewayFrame.tokenSizes.upperBound * 2) hex digits, an even number of them"
+
+    /// Reads the hex digits of a token in a record.
+    init?(feedback hex: some StringProtocol) {
+        guard let token = SimulatedToken(hex: hex), token.fitsFeedback else { return nil }
+        self = token
+    }
+
+    /// True if the token is short enough for the binary protocol of the service.
+    var fitsFeedback: Bool { byteCount <= GatewayFrame.tokenSizes.upperBound }
 }

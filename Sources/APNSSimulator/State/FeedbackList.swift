@@ -40,20 +40,6 @@ package struct FeedbackRecord: Equatable, Sendable {
     }
 }
 
-extension SimulatedToken {
-    static let feedbackForm =
-        "\(minimumDigits) to \(GatewayFrame.tokenSizes.upperBound * 2) hex digits, an even number of them"
-
-    /// Reads the hex digits of a token in a record.
-    init?(feedback hex: some StringProtocol) {
-        guard let token = SimulatedToken(hex: hex), token.fitsFeedback else { return nil }
-        self = token
-    }
-
-    /// True if the token is short enough for the binary protocol of the service.
-    var fitsFeedback: Bool { byteCount <= GatewayFrame.tokenSizes.upperBound }
-}
-
 /// The feedback service's records, one per device, in the order of their addition.
 struct FeedbackList: Sendable {
     private var times: [SimulatedToken: UInt32] = [:]
