@@ -70,7 +70,7 @@ struct ControlRoutes: Sendable {
 
     // MARK: Behaviour, in the forms of the command line
 
-    /// - Parameter example: a rule of this kind, for errors.
+    /// - Parameter example: a valid rule of this kind, which error messages show.
     private func addRules<Action>(
         _ script: WritableKeyPath<SimulatedService.State, RuleScript<Action>> & Sendable, at path: String,
         example: String, to routes: inout RouteList

@@ -7,7 +7,8 @@ package struct FeedbackAction: RuleAction {
     package var slow: AnswerDelay?
     /// The size of a piece in bytes is a random number of this range; `nil` for one record.
     package var pieces: ClosedRange<Int>?
-    /// The connection ends after this many bytes, possibly within a record. A record is no longer kept once its sending has begun.
+    /// The connection ends after this many bytes, possibly within a record. The service deletes a record when it begins to
+    /// send it, so a record that is cut is lost.
     package var cut: Int?
     /// True if the connection stays open when everything has been sent.
     package var hangs = false

@@ -24,7 +24,7 @@ struct UnconfirmedWindow {
         var arrivedAt: NIODeadline?
     }
 
-    /// The outcomes that an error packet reveals: tags, in the order of sending.
+    /// The notifications whose outcomes an error packet reveals. They are tags, in the order in which they were sent.
     struct Findings: Equatable {
         /// Accepted.
         var confirmed: [UInt64] = []

@@ -14,7 +14,7 @@ package struct QueueStatus: Sendable {
     package var today: [String: Int] = [:]
     package var deadReasons: [String: Int] = [:]
     package var fair: QueueShares?
-    /// The campaigns that their guards have paused, since a time in milliseconds since 1970.
+    /// The campaigns that their guards have paused, each with the reason and the time of the pause (milliseconds since 1970).
     package var stoppedCampaigns: [String: (reason: String, since: Int64?)] = [:]
     package var damagedCommands: [String] = []
     package var differentApps: [WorkersWithApps] = []

@@ -118,7 +118,7 @@ public final class InvalidTokenSet {
         }
     }
 
-    /// Writes to Redis, to learn if it accepts writes, with a key in the slot of the shared keys that expires immediately.
+    /// Finds out if Redis accepts writes: writes a key that expires after a millisecond, in the slot of the shared keys.
     ///
     /// Redis refuses writes while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few replicas
     /// (`NOREPLICAS`).

@@ -4,7 +4,7 @@ public struct SharedKeys: Sendable {
     /// The hash tag. ``QueueKeys`` refuses a queue of this name.
     private static let tag = "shared"
 
-    /// Returns true for a name that no queue can have: the hash tag of these keys, or a name that begins like the tag of a shard.
+    /// Returns true for `shared`, and for the hash tag of a shard such as `shared.3`. No queue can have such a name.
     static func hasTag(_ name: String) -> Bool { name == tag || name.hasPrefix("\(tag).") }
 
     /// SET of the device tokens, in lower-case hex, that are invalid for an app's own topic. The key with `:sandbox` has the tokens of the

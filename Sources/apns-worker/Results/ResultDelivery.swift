@@ -89,7 +89,7 @@ struct ResultDelivery {
     let receiver: any ResultReceiver
     let filter: ResultFilter
     let limits: Limits
-    /// The time of the first result for a new group, in milliseconds since 1970; `nil` to start with the next result.
+    /// The time from which a new consumer group gets results, in milliseconds since 1970; `nil` to start with the next result.
     let since: Int64?
     let stop: StopSignal
 

@@ -41,8 +41,6 @@ struct SettingsFile: Sendable {
         }
     }
 
-    /// Reads a file.
-    /// - Throws: ``Mistake``.
     static func read(_ path: String) throws(Mistake) -> SettingsFile {
         do {
             return SettingsFile(path: path, contents: [UInt8](try Data(contentsOf: URL(filePath: path))))

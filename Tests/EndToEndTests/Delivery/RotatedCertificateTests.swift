@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Rotated certificates")
     struct RotatedCertificateTests {
-        /// The certificate files of a process, and another authority.
+        /// The certificate files of a process, and a second certificate authority, to which the servers change.
         private struct Files {
             let workshop: OpenSSLWorkshop
 

@@ -358,7 +358,8 @@ extension EndToEnd {
             case refused
             /// The receiver accepts no result now.
             case unavailable
-            /// The receiver accepts no result now, or never this result. The command parks the result only if others are accepted.
+            /// The answer can have two reasons: the receiver accepts no results at present, or it will never accept this one. The command
+            /// parks the result only if the receiver accepts other results.
             case failed
         }
 

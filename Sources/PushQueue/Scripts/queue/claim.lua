@@ -122,7 +122,7 @@ if worker_info then
         redis.pcall('SET', source, source_value)
     end
     if configuration ~= '' then
-        -- A configuration counts for longer than the lease, so that after an outage the first worker does not decide alone.
+        -- A configuration stays valid for five leases. So the first worker that returns after an outage still knows those of the others.
         redis.pcall('HSET', configurations, configuration, now + 5 * lease)
         redis.pcall('PEXPIRE', configurations, 5 * lease)
     end
