@@ -132,7 +132,8 @@ enum Mutation: String, CaseIterable, Sendable {
     /// Changes a lane's rules about scopes.
     func change(_ scopes: Scopes) {
         switch self {
-        case .slowedByHalf: for kind in scopes.rules.indices { scopes.rules[kind].share = 2 }
+        case .slowedByHalf:
+            for kind in scopes.rules.indices { (scopes.rules[kind].fewest, scopes.rules[kind].share) = (10, 1) }
         case .concludesFromFew:
             for kind in scopes.rules.indices { scopes.rules[kind].fewest = 2; scopes.rules[kind].share = 2 }
         case .probesWithoutPauses:

@@ -61,7 +61,7 @@ extension EndToEnd {
             let object = try #require(try await stage.objects(["device", token, "--json"]).first)
             #expect(object["invalid"] == nil && (object["jobs"] as? [Any])?.isEmpty == true)
             try await stage.run(["device", "forget", "\(token.prefix(8))…", "--yes"]).reports(
-                "name the whole token, because another device's may begin")
+                "name the whole token, because other tokens may begin")
             try await stage.run(["device", "zz"]).fails("not hexadecimal")
         }
 
