@@ -133,7 +133,7 @@ enum Mutation: String, CaseIterable, Sendable {
     func change(_ scopes: Scopes) {
         switch self {
         case .slowedByHalf:
-            for kind in scopes.rules.indices { (scopes.rules[kind].fewest, scopes.rules[kind].share) = (10, 1) }
+            for kind in scopes.rules.indices { scopes.rules[kind].share = 2 }
         case .concludesFromFew:
             for kind in scopes.rules.indices { scopes.rules[kind].fewest = 2; scopes.rules[kind].share = 2 }
         case .probesWithoutPauses:

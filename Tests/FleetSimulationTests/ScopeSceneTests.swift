@@ -95,15 +95,15 @@ struct ScopeSceneTests {
             rate: 6, back: 5000
         ) { Lab.together(Lab.steady(8, until: 90_000), Lab.steady(30, until: 90_000, isBad: true)) },
         Scene(
-            "8 good/s, 100 bad/s, outage of 10 s", end: 155_000, outage: 20_000..<30_000, p99: 55_000, maximum: 56_000,
-            rate: 4, back: 50_000
+            "8 good/s, 100 bad/s, outage of 10 s", end: 155_000, outage: 20_000..<30_000, p99: 30_000, maximum: 31_400,
+            rate: 4, back: 20_200
         ) { Lab.together(Lab.steady(8, until: 150_000), Lab.steady(100, until: 150_000, isBad: true)) },
         Scene(
-            "8/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 60_500, maximum: 70_000, rate: 7,
+            "8/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 60_500, maximum: 68_000, rate: 7,
             back: 2000
         ) { Lab.steady(8, until: 110_000) },
         Scene(
-            "2/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 66_000, maximum: 83_000, rate: 5,
+            "2/s, outage of 60 s", end: 115_000, outage: 30_000..<90_000, p99: 61_000, maximum: 83_000, rate: 4,
             back: 2000
         ) { Lab.steady(2, until: 110_000) },
         Scene(
@@ -111,7 +111,7 @@ struct ScopeSceneTests {
             p99: 45_000,
             maximum: 68_500, rate: 2
         ) { [] },
-        Scene("8/s, outage from the start", end: 65_000, outage: 0..<40_000, p99: 41_000, maximum: 46_000, rate: 5) {
+        Scene("8/s, outage from the start", end: 65_000, outage: 0..<40_000, p99: 41_000, maximum: 46_000, rate: 4) {
             Lab.steady(8, until: 60_000)
         },
     ]
@@ -125,20 +125,6 @@ struct ScopeSceneTests {
         guard let rate = outcome.rate else { return }
         #expect(rate <= scene.rate)
         if scene.back > 0 { #expect(outcome.back.map { $0 <= scene.back } == true) }
-    }
-
-    @Test(
-        "A group in which one of twenty is good is not slowed, by chance either.",
-        arguments: 1...20 as ClosedRange<UInt64>)
-    func oneOfTwenty(seed: UInt64) {
-        var lab = Lab()
-        lab.end = 65_000
-        let (good, bad) = (
-            Lab.steady(8, until: 60_000, seed: seed), Lab.steady(152, until: 60_000, isBad: true, seed: seed)
-        )
-        let outcome = lab.run(Lab.together(good, bad), seed: seed)
-        #expect(outcome.delivered == outcome.good)
-        #expect(outcome.maximum <= Self.atOnce)
     }
 
     @Test("A group in which one in a hundred is good counts as one that is not.")

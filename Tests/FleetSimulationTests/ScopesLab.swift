@@ -1,6 +1,5 @@
 import Foundation
 import NIOCore
-import TestSupport
 
 @testable import PushWorker
 
@@ -41,6 +40,22 @@ struct ScopesLab {
         var back: Int64?
     }
 
+    /// A generator with a seed.
+    struct Generator: RandomNumberGenerator {
+        var state: UInt64
+
+        init(seed: UInt64) { state = seed &* 0x9E37_79B9_7F4A_7C15 | 1 }
+
+        mutating func next() -> UInt64 {
+            state ^= state << 13
+            state ^= state >> 7
+            state ^= state << 17
+            return state &* 0x2545_F491_4F6C_DD1D
+        }
+
+        mutating func unit() -> Double { Double(next() >> 11) / Double(1 << 53) }
+    }
+
     /// The scopes that may be at fault for a bad notification, and for a failure in an outage.
     var concerns: ScopeSet = [.group, .endpoint]
     var outage: Range<Int64> = .max - 1..<Int64.max
@@ -49,8 +64,8 @@ struct ScopesLab {
     var end: Int64 = 120_000
     var retriesLeft = 0
 
-    func run(_ arrivals: [Arrival], seed: UInt64 = 1) -> Outcome {
-        var random = SeededGenerator(seed: seed)
+    func run(_ arrivals: [Arrival]) -> Outcome {
+        var random = Generator(seed: 1)
         let scopes = Scopes()
         let app = scopes.add(.app, now: 0).id
         let endpoint = scopes.add(.endpoint, now: 0).id
@@ -168,9 +183,9 @@ struct ScopesLab {
 
     /// Arrivals at random times, like real ones.
     static func steady(
-        _ perSecond: Double, until: Int64, isBad: Bool = false, since: Int64 = 0, group: String = "", seed: UInt64 = 0
+        _ perSecond: Double, until: Int64, isBad: Bool = false, since: Int64 = 0, group: String = ""
     ) -> [Arrival] {
-        var random = SeededGenerator(seed: seed << 32 + UInt64(perSecond * 1000) + (isBad ? 1 : 0) + 7)
+        var random = Generator(seed: UInt64(perSecond * 1000) + (isBad ? 1 : 0) + 7)
         var time = Double(since)
         var arrivals: [Arrival] = []
         while true {
@@ -181,7 +196,7 @@ struct ScopesLab {
     }
 
     static func mix(_ perSecond: Double, until: Int64, bad share: Double, groups: Int = 1) -> [Arrival] {
-        var random = SeededGenerator(seed: 3)
+        var random = Generator(seed: 3)
         return steady(perSecond, until: until).map { arrival in
             Arrival(
                 at: arrival.at, isBad: random.unit() < share,
@@ -190,7 +205,7 @@ struct ScopesLab {
     }
 
     static func batch(_ count: Int, bad share: Double = 1, at time: Int64 = 0, group: String = "") -> [Arrival] {
-        var random = SeededGenerator(seed: 3)
+        var random = Generator(seed: 3)
         return (0..<count).map { _ in Arrival(at: time, isBad: random.unit() < share, group: group) }
     }
 

@@ -1,8 +1,8 @@
 /// Measures if one scope is slow, and how fast it may be probed. Fresh notifications and retries have one measure each. No I/O.
 ///
-/// A scope becomes slow only if none of its last answers prove it good. So a scope that accepts one push of twenty is not slowed, nor is
-/// one with little traffic. A congestion window that is halved by each failure would stop both, because its throughput falls with the
-/// square root of the share of failures.
+/// A scope becomes slow only if fewer than one in ``Rules/share`` of its last answers prove it good. So a scope that accepts one push of
+/// twenty is not slowed, nor is one with little traffic. A congestion window that is halved by each failure would stop both, because its
+/// throughput falls with the square root of the share of failures.
 ///
 /// All times are in milliseconds of the lane's clock. Almost every answer is a proof, so a proof costs only a few instructions: it is
 /// counted, and the next failure writes the run of proofs down.
@@ -22,11 +22,11 @@ struct Measure {
 
     /// The condition of a slow scope, and the pauses between failed probes.
     struct Rules: Sendable {
-        /// The minimum number of failures that slow a scope. If one push of twenty is good, the first 100 fail by chance in 0.6 % of all
-        /// cases, but the first 60 in 5 %.
-        var fewest = 100
-        /// The number of failures that each proof adds to the minimum. With 100, one proof among the last 200 answers prevents slowness.
-        var share = 100
+        /// A scope becomes slow if fewer than one in this number of answers are proofs.
+        var share = 50
+        /// A scope with fewer failures does not become slow. Failures are counted instead of answers, because a wide scope gets more
+        /// answers than a narrow one, and would be slowed before it.
+        var fewest = 60
         var first: Int64 = 100
         var longest: Int64 = 1000
         /// The longest pause once the scope has been slow for ``lasting``.
@@ -125,7 +125,7 @@ struct Measure {
         noted = proofs
         append(Entry(at: now, proofs: 0))
         trim(now: now)
-        guard answers - good >= rules.fewest + good * rules.share else { return false }
+        guard answers - good >= rules.fewest, good * rules.share < answers else { return false }
         slowDown(now: now, rules)
         return true
     }

@@ -608,7 +608,7 @@ struct EngineTests {
 
     // MARK: Scopes
 
-    @Test("A revoked key costs what is in flight and 100 requests, then probes on new connections; it loses nothing.")
+    @Test("A revoked key costs what is in flight and sixty requests, then probes on new connections; it loses nothing.")
     func revokedKey() throws {
         let credential = try EngineScene.keyCredential()
         let scene = try EngineScene { $0.apps[0].credential = credential }
@@ -617,7 +617,7 @@ struct EngineTests {
         let refusal = RequestResult.answer(.invalidProviderToken)
         scene.pass(.seconds(60)) { refusal }
         let requests = scene.transport.sent.count
-        #expect((100..<240).contains(requests), "\(requests)")
+        #expect((60..<200).contains(requests), "\(requests)")
         #expect(scene.queue.dead.isEmpty && scene.transport.calls.contains("retire"))
         #expect(scene.spentNoAttempt)
         scene.pass(.seconds(60)) { refusal }
@@ -687,13 +687,13 @@ struct EngineTests {
     func lateAnswer() throws {
         scene.transport.streams = 3000
         let old = #""alert":"x","campaign":"old""#
-        scene.add((0..<100).map { EngineScene.job(String(100_000 + $0), old) })
+        scene.add((0..<60).map { EngineScene.job(String(100_000 + $0), old) })
         scene.run()
         for number in 0..<Scopes.maximumNarrow + 100 {
             scene.push(EngineScene.job("bb", #""alert":"x","campaign":"new \#(number)""#))
             scene.transport.answer(EngineScene.delivered, at: scene.transport.submitted.count - 1)
         }
-        for _ in 0..<100 { scene.answer(.serviceUnavailable) }
+        for _ in 0..<60 { scene.answer(.serviceUnavailable) }
         let names = scene.records.map(\.name)
         #expect(names.contains("old") && !names.contains { $0.hasPrefix("new") }, "\(names)")
     }

@@ -49,7 +49,7 @@ struct ScopesTests {
     func keptSlow() {
         let fleet = Fleet()
         let slow = fleet.place()
-        fleet.fail(100, .group, at: slow)
+        fleet.fail(60, .group, at: slow)
         for time in 1...Int64(Scopes.maximumNarrow * 2) {
             #expect(fleet.scopes.add(.group, parent: fleet.app, now: time).forgotten != slow.group)
         }
@@ -75,18 +75,20 @@ struct ScopesTests {
         func slowDown(_ now: Int64, _ rules: Measure.Rules = .usual) { measure.slowDown(now: now, rules) }
     }
 
-    @Test("99 failures slow nothing down, the hundredth does.")
+    @Test("59 failures slow nothing down, the sixtieth does.")
     func fewest() {
         let measure = Measured()
-        #expect(!measure.fail(times: 99))
-        #expect(measure.fail(100))
+        #expect(!measure.fail(times: 59))
+        #expect(measure.fail(60))
     }
 
-    @Test("A scope with a proof among its last 200 answers is not slow.", arguments: [(200, false), (201, true)])
+    @Test(
+        "A scope with one proof in fifty answers is not slow, with one in fifty-one it is.",
+        arguments: [(98, false), (99, true)])
     func share(_ failures: Int, _ expected: Bool) {
         let measure = Measured()
         for index in 0..<failures {
-            if index == 1 { _ = measure.prove(Int64(index)) }
+            if index == 0 || index == 50 { _ = measure.prove(Int64(index)) }
             _ = measure.fail(Int64(index))
         }
         #expect(measure.measure.isSlow == expected)
@@ -96,22 +98,22 @@ struct ScopesTests {
     func most() {
         let measure = Measured()
         for index in 0..<1000 { _ = measure.prove(Int64(index)) }
-        #expect(!measure.fail(times: 199, from: 1000))
-        #expect(measure.fail(1199), "none of the last 200 is a proof")
+        #expect(!measure.fail(times: 196, from: 1000))
+        #expect(measure.fail(1196), "3 of the last 200 are proofs")
     }
 
     @Test("Answers that are older than 30 s do not count.")
     func life() {
         let measure = Measured()
-        #expect(!measure.fail(times: 99))
-        #expect(!measure.fail(30_100))
-        #expect(!measure.fail(times: 98, from: 30_101))
+        #expect(!measure.fail(times: 59))
+        #expect(!measure.fail(30_060))
+        #expect(!measure.fail(times: 58, from: 30_061))
         #expect(measure.fail(30_200))
         let other = Measured()
         _ = other.prove(0)
         _ = other.prove(0)
-        #expect(!other.fail(times: 199, from: 1))
-        #expect(other.fail(times: 100, from: 30_300), "the proofs are forgotten, too")
+        #expect(!other.fail(times: 59, from: 1))
+        #expect(other.fail(times: 60, from: 30_100), "the proofs are forgotten, too")
     }
 
     @Test("Probes go one at a time, 0.1 s after the last, growing to 1 s, and to 5 s after five minutes.")
@@ -195,12 +197,12 @@ struct ScopesTests {
     @Test("Accepted retries do not count among the answers of a scope that is not slow.")
     func acceptedRetries() {
         let measure = Measured()
-        for time in 0..<99 as Range<Int64> {
+        for time in 0..<59 as Range<Int64> {
             #expect(!measure.fail(time))
             _ = measure.measure.recordProofByRetry(now: time)
         }
         #expect(measure.measure.failuresSinceProof == 0)
-        #expect(measure.fail(99))
+        #expect(measure.fail(59))
     }
 
     // MARK: Scopes
@@ -242,7 +244,7 @@ struct ScopesTests {
         #expect(fleet.scopes.decide(bad, isFresh: true, now: 0) == .wait(.group))
         // The other group has had no jobs for long.
         fleet.scopes.recordUse(bad.group, now: 60_000)
-        fleet.fail(100, [.group, .app], at: bad, now: 60_000)
+        fleet.fail(60, [.group, .app], at: bad, now: 60_000)
         #expect(fleet.isSlow(fleet.app))
         #expect(!fleet.isSlow(bad.group), "its failures say nothing while the app is slow")
     }
@@ -261,7 +263,7 @@ struct ScopesTests {
     func allGroups() {
         let fleet = Fleet()
         let places = [fleet.place(), fleet.place(of: fleet.other)]
-        for _ in 0..<50 { for place in places { fleet.fail(1, [.job, .group, .credential], at: place) } }
+        for _ in 0..<30 { for place in places { fleet.fail(1, [.job, .group, .credential], at: place) } }
         #expect(fleet.isSlow(fleet.key))
         #expect(!fleet.isSlow(fleet.endpoint))
         #expect(fleet.scopes.decide(places[1], isFresh: true, now: 4999) == .wait(.credential))
@@ -289,7 +291,7 @@ struct ScopesTests {
     func retriesOfSlow() {
         let fleet = Fleet()
         let place = fleet.place()
-        fleet.fail(100, .endpoint, at: place)
+        fleet.fail(60, .endpoint, at: place)
         #expect(fleet.scopes.decide(place, isFresh: false, now: 0) == .wait(.endpoint))
         #expect(fleet.scopes.decide(place, isFresh: false, now: 100) == .probe)
     }
@@ -298,7 +300,7 @@ struct ScopesTests {
     func memory() {
         let fleet = Fleet()
         let place = fleet.place()
-        fleet.fail(100, .group, at: place)
+        fleet.fail(60, .group, at: place)
         fleet.scopes.check(now: 599_999)
         #expect(fleet.isSlow(place.group))
         fleet.scopes.check(now: 600_000)
@@ -320,7 +322,7 @@ struct ScopesTests {
     func setAside() {
         let fleet = Fleet()
         let place = fleet.place()
-        fleet.fail(100, .group, at: place)
+        fleet.fail(60, .group, at: place)
         let delays = (0..<1000).map { _ in fleet.scopes.setAside(place.group, age: 0, now: 0, share: 1) }
         #expect(delays.first == 1000)
         #expect(zip(delays, delays.dropFirst()).allSatisfy { $1 - $0 >= 10 })
@@ -345,7 +347,7 @@ struct ScopesTests {
     func resume() {
         let fleet = Fleet()
         let place = fleet.place()
-        fleet.fail(100, .credential, at: place)
+        fleet.fail(60, .credential, at: place)
         #expect(fleet.scopes.decide(place, isFresh: true, now: 1) == .wait(.credential))
         fleet.scopes.probeNow(app: fleet.app, now: 1)
         #expect(fleet.scopes.decide(place, isFresh: true, now: 1) == .probe)
