@@ -92,7 +92,7 @@ struct Actions: Sendable {
         let (own, others) = fields.divided(by: Set(kind.own.map(\.name)))
         try own.check(kind.own)
         // An action on all queues must include queues that have appeared in the last seconds.
-        if kind.queues == .all { await site.data.forgetQueues() }
+        if kind.queues != .one, fields.all("queue").isEmpty { await site.data.forgetQueues() }
         var desk = try await site.desk(visitor)
         desk.isForced = try fields.isSet("force")
         switch kind.queues {

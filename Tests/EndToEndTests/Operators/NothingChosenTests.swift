@@ -253,6 +253,24 @@ extension EndToEnd {
             #expect(try scene.everything() == before)
         }
 
+        @Test("An action that names no queue also acts on a queue that has just appeared.")
+        func newQueue() async throws {
+            let scene = try await Scene()
+            try await scene.fill()
+            // The dashboard finds the queues, and keeps the result for ten seconds.
+            #expect(try await scene.get("/jobs").status == 200)
+            for id in ["new", "innocent"] {
+                try scene.connection.run(
+                    "RPUSH", "push:{late}:jobs", #"{"id":"\#(id)","token":"\#(Self.device)","alert":"x"}"#)
+            }
+            #expect(try await scene.post("change-jobs", ["action": "cancel", "id": "new", "yes": true]).status == 200)
+            try await eventually("the job is cancelled") {
+                try scene.connection.run("ZCARD", "push:{late}:cancelled").number == 1
+            }
+            #expect(try scene.connection.run("LRANGE", "push:{late}:jobs", "0", "-1").strings().count == 1)
+            #expect(try scene.connection.run("LLEN", "push:{q}:jobs").number == 3)
+        }
+
         @Test("An unknown, empty or mistyped parameter of a GET is refused, and so is a cursor that no answer had")
         func queries() async throws {
             let scene = try await Scene()
