@@ -247,6 +247,13 @@ extension EndToEnd {
                         try scene.everything(own, Self.own) != before.own
                     }
                 }
+                // A run that continues would also change the next action's jobs.
+                if let run = (answer.body["run"] as? Object)?["id"] as? String {
+                    try await eventually("\(action) \(body) ends") {
+                        let state = try await web.ask("ada", "/api/v1/runs/\(run)").body["state"] as? String
+                        return ["done", "stopped", "failed"].contains(state)
+                    }
+                }
                 #expect(try scene.everything(twin, Self.twin) == before.twin, "\(action) \(body)")
             }
             try scene.fill()
