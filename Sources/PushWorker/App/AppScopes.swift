@@ -39,11 +39,11 @@ final class AppScopes {
     }
 
     /// The scopes of the app itself, apart from its groups and jobs.
-    var all: [ScopeID] { [app, endpoint] + credentials }
+    private var all: [ScopeID] { [app, endpoint] + credentials }
 
     /// The scope of a key, or of the certificate; -1 for none.
     @inline(__always)
-    func credential(_ key: Int) -> ScopeID { key < credentials.count ? credentials[key] : -1 }
+    private func credential(_ key: Int) -> ScopeID { key < credentials.count ? credentials[key] : -1 }
 
     /// Finds the scopes of an accepted job.
     /// - Parameters:

@@ -171,7 +171,7 @@ struct RedisRequest {
     /// other would keep the command forever.
     static let maximumRedirections = 5
 
-    /// Kept only if the command may have to be sent again, as in a Cluster.
+    /// Kept only if the command might be sent again, which happens in a Cluster.
     let command: RedisCommand?
     let timeout: TimeAmount?
     let completion: RedisCommand.Completion

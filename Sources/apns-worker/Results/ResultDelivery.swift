@@ -164,7 +164,7 @@ struct ResultDelivery {
 
     // MARK: The group
 
-    /// Opens the group, for the first time or after it was lost. The results that this consumer has are handed over in any case.
+    /// Opens the group, at the start and again after it was lost. The results that this consumer has are handed over in any case.
     private mutating func open() async throws {
         log.opened(try await group.open(since: since, after: position))
         lost = Set(held.keys).union(unconfirmed)

@@ -35,13 +35,13 @@ enum GatewayBytes {
         ])
     }
 
-    /// A notification with command 2 to a token whose bytes are all the same.
+    /// A notification with command 2 to a token of equal bytes.
     static func frame(_ identifier: UInt32, to byte: UInt8) -> [UInt8] { frame(identifier, token: token(byte)) }
 
     /// An error packet.
     static func packet(_ status: UInt8, _ identifier: UInt32) -> [UInt8] { [8, status] + big(identifier) }
 
-    /// A token whose bytes are all the same.
+    /// A token of equal bytes.
     static func token(_ byte: UInt8) -> [UInt8] { Array(repeating: byte, count: 32) }
 }
 
